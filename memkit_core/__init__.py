@@ -1,0 +1,93 @@
+"""memkit: long-term memory for LLM applications. Scoped, durable, searchable.
+
+from memkit_core import Memory, Scope
+
+with Memory.open("memory.db") as memory:
+    alice = Scope.user("alice")
+    memory.add("I moved to Denver in May and I am vegetarian.", scope=alice)
+    for hit in memory.recall("where does she live?", scope=alice, top_k=5):
+        print(hit.score, hit.record.content)
+"""
+
+from memkit_core.config import Config
+from memkit_core.errors import (
+    BackendError,
+    BackendTimeoutError,
+    BackendUnavailableError,
+    ClosedError,
+    ConfigError,
+    ConflictError,
+    DimensionMismatchError,
+    FilterError,
+    InvalidInputError,
+    MemkitError,
+    MissingDependencyError,
+    ModelError,
+    RecordNotFoundError,
+    SchemaError,
+    ScopeError,
+)
+from memkit_core.filters import Condition, Filter, metadata_key, parse_filter
+from memkit_core.inputs import NewMemory
+from memkit_core.memory import Capabilities, Memory
+from memkit_core.models import (
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    Origin,
+    RecallResult,
+    RecordPage,
+    RecordType,
+    Role,
+    ScoredRecord,
+    Session,
+    Signals,
+    Status,
+    ToolCall,
+)
+from memkit_core.recall.ranking import Ranking
+from memkit_core.scope import Scope, ScopeKind
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendError",
+    "BackendTimeoutError",
+    "BackendUnavailableError",
+    "Capabilities",
+    "ClosedError",
+    "Condition",
+    "Config",
+    "ConfigError",
+    "ConflictError",
+    "DeleteReceipt",
+    "DimensionMismatchError",
+    "Filter",
+    "FilterError",
+    "InvalidInputError",
+    "MemkitError",
+    "Memory",
+    "MemoryRecord",
+    "Message",
+    "MissingDependencyError",
+    "ModelError",
+    "NewMemory",
+    "Origin",
+    "Ranking",
+    "RecallResult",
+    "RecordNotFoundError",
+    "RecordPage",
+    "RecordType",
+    "Role",
+    "SchemaError",
+    "Scope",
+    "ScopeError",
+    "ScopeKind",
+    "ScoredRecord",
+    "Session",
+    "Signals",
+    "Status",
+    "ToolCall",
+    "metadata_key",
+    "parse_filter",
+]

@@ -1,0 +1,70 @@
+"""Every default of memkit in one frozen object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memkit_core.errors import ConfigError
+from memkit_core.recall.ranking import Ranking
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings of a `Memory`. Nothing is read from the environment here.
+
+    Attributes:
+        environment: `"production"` refuses a store that forgets when the process ends.
+        agent_id: written into records that name no agent.
+        max_content_chars: the longest content of one record or message text.
+        max_batch: the most records or messages of one call.
+        max_top_k: hard cap on `top_k`; more is an error, not a silent cut.
+        candidates: rows each leg hands to ranking at least (three times `top_k` when that is more).
+        ranking: the weights of recall.
+        embed_batch: texts of one embedding call at most (spec B1).
+        embedding_cache: query and document vectors kept in memory; 0 keeps none.
+        embedding_cache_seconds: how long they are kept.
+        index_batch: points of one index write at most: the engine holds the GIL while it writes
+            (20 ms for 500 points), so larger batches would stall other threads.
+        outbox_attempts: tries of one outbox entry before it is kept aside and shown.
+        outbox_seconds: the longest wait between two tries.
+        disk_reserve: bytes that must stay free; below it the index is not written, since a full
+            disk kills the process inside the engine.
+        busy_timeout: seconds to wait for another process's write transaction.
+        wal_checkpoint_bytes: size of SQLite's write-ahead log that makes a writer checkpoint it.
+        synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
+            last commits. FULL survives both and costs about four times as much a commit.
+    """
+
+    environment: Literal["development", "production"] = "development"
+    agent_id: str | None = None
+    max_content_chars: int = 4 * MEBIBYTE
+    max_batch: int = 100_000
+    max_top_k: int = 1000
+    candidates: int = 100
+    ranking: Ranking = field(default_factory=Ranking)
+    embed_batch: int = 100
+    embedding_cache: int = 10_000
+    embedding_cache_seconds: float = 3600.0
+    index_batch: int = 250
+    outbox_attempts: int = 5
+    outbox_seconds: float = 30.0
+    disk_reserve: int = 256 * MEBIBYTE
+    busy_timeout: float = 5.0
+    wal_checkpoint_bytes: int = 4 * MEBIBYTE
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no memory could run with."""
+        if self.environment not in ("development", "production"):
+            raise ConfigError(f"environment must be development or production, got {self.environment!r}")
+        if self.synchronous not in ("NORMAL", "FULL"):
+            raise ConfigError(f"synchronous must be NORMAL or FULL, got {self.synchronous!r}")
+        for name in (
+            "max_content_chars", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
+            "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
+        ):  # fmt: skip
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")

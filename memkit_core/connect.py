@@ -1,0 +1,85 @@
+"""From a path and settings to the parts a `Memory` is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from memkit_core.config import Config
+from memkit_core.embedders import resolve_embedder
+from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.errors import ConfigError, shown
+from memkit_core.indexes.keeper import EdgeKeeper, FlatKeeper, IndexKeeper
+from memkit_core.ports import RecordStore
+from memkit_core.stores.memory import InMemoryStore
+from memkit_core.stores.sqlite import SQLiteStore
+
+IN_MEMORY = ":memory:"
+"""The path that keeps everything in memory, for tests and trials."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What `Memory` owns and closes."""
+
+    store: RecordStore
+    keeper: IndexKeeper
+    embedder: CheckedEmbedder
+
+
+def connect(path: str | Path, config: Config, *, embedder: object, embedding_model: str | None) -> Parts:
+    """Open the store at `path` with its index and embedder.
+
+    Raises:
+        ConfigError: a path or embedder that cannot be used, a store that forgets in production, or a
+            store that holds the vectors of another model.
+        BackendError: the file cannot be opened.
+    """
+    if not isinstance(path, str | Path) or not str(path):
+        raise ConfigError(f"path must be a file name or ':memory:', got {shown(path)}")
+    checked = CheckedEmbedder(
+        resolve_embedder(embedder, model=embedding_model),
+        batch=config.embed_batch,
+        cache_size=config.embedding_cache,
+        cache_seconds=config.embedding_cache_seconds,
+    )
+    store = _open_store(path, config)
+    try:
+        _check_model(store, checked)
+        return Parts(store=store, keeper=_keeper(store, config), embedder=checked)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _open_store(path: str | Path, config: Config) -> RecordStore:
+    if str(path) == IN_MEMORY:
+        if config.environment == "production":
+            raise ConfigError(
+                "':memory:' forgets everything when the process ends; give a file in production"
+            )
+        return InMemoryStore()
+    return SQLiteStore(
+        path,
+        busy_timeout=config.busy_timeout,
+        synchronous=config.synchronous,
+        checkpoint_bytes=config.wal_checkpoint_bytes,
+    )
+
+
+def _keeper(store: RecordStore, config: Config) -> IndexKeeper:
+    if not isinstance(store, SQLiteStore):
+        return FlatKeeper(store)
+    home = store.path.with_name(store.path.name + ".index")
+    return EdgeKeeper(store, home, batch=config.index_batch, disk_reserve=config.disk_reserve)
+
+
+def _check_model(store: RecordStore, embedder: CheckedEmbedder) -> None:
+    """Refuse another model at once, before its dimension is known."""
+    space = store.vectors.space()
+    if space is not None and (space.model, space.revision) != (embedder.model, embedder.revision):
+        raise ConfigError(
+            f"this store holds vectors of {space.model!r} (revision {space.revision!r}), it was opened with "
+            f"{embedder.model!r} (revision {embedder.revision!r}); open it with the first embedder, or export "
+            "its records into a new store with the new one"
+        )

@@ -1,0 +1,147 @@
+"""`memory.sessions`: the verbs on conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from memkit_core.config import Config
+from memkit_core.conversation.tokens import approximate_tokens
+from memkit_core.conversation.windows import fitted, repaired, tokens_of
+from memkit_core.errors import InvalidInputError, ScopeError, shown
+from memkit_core.inputs import build_message, build_turn, checked_count, checked_id
+from memkit_core.models import DeleteReceipt, Message, Session
+from memkit_core.ports import RecordStore, TokenCounter
+from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.times import Clock
+
+_PAGE = 64
+
+
+class Sessions:
+    """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe."""
+
+    def __init__(
+        self, store: RecordStore, config: Config, clock: Clock, *, changed: Callable[[], None]
+    ) -> None:
+        """Work on `store`; `changed` is called after turns were written or deleted."""
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._changed = changed
+
+    def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
+        """Append messages to a session, in order, and return them as stored.
+
+        One transaction: all or nothing. The session is created by its first message. User and
+        assistant text is found by keyword when this returns and by vector soon after. A message
+        whose id the session has replaces that one in place; the same id twice in one call is one
+        message with the last content. An empty list does nothing.
+
+        Args:
+            messages: what was said; ids are made where None, the caller's objects stay as they are.
+            scope: the session, `Scope.session(id, user=...)`.
+
+        Raises:
+            ScopeError: `scope` is not a session.
+            InvalidInputError: a message that cannot be stored; nothing is written.
+        """
+        session = _session(scope, "append")
+        checked = [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
+        if len(checked) > self._config.max_batch:
+            raise InvalidInputError(
+                f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
+            )
+        now = self._clock()
+        turns = [build_turn(m, session=session, now=now) for m in checked if m.is_turn]
+        stored = self._store.log.append(session, checked, turns, now=now)
+        if turns:
+            self._changed()
+        return stored
+
+    def read(self, *, scope: Scope, last: int | None = None, before: int | None = None) -> list[Message]:
+        """The log of a session as it was written, in append order; [] for an unknown session.
+
+        Args:
+            scope: the session.
+            last: only the newest `last` messages; reading costs what is returned.
+            before: only messages below this position, to page backwards.
+        """
+        session = _session(scope, "read")
+        if last is not None:
+            last = checked_count(last, "read: last", most=2**31)
+        return self._store.log.read(session, last=last, before=before)
+
+    def for_model(self, *, scope: Scope) -> list[Message]:
+        """The whole log with dangling tool calls repaired: valid for a chat API, never trimmed.
+
+        Equal on every read until the next append; see `memkit_core.conversation.windows.repaired`.
+        """
+        return repaired(self.read(scope=scope))
+
+    def window(
+        self,
+        *,
+        scope: Scope,
+        last: int | None = None,
+        max_tokens: int | None = None,
+        count: TokenCounter = approximate_tokens,
+    ) -> list[Message]:
+        """The newest whole turns that fit, led by the system messages: valid for a chat API.
+
+        Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`.
+        """
+        session = _session(scope, "window")
+        tail: list[Message] = []
+        before: int | None = None
+        while True:
+            page = self._store.log.read(session, last=_PAGE, before=before)
+            tail = page + tail
+            if len(page) < _PAGE:
+                break
+            before = page[0].position
+            enough = (last is not None and len(tail) > last + _PAGE) or (
+                max_tokens is not None and tokens_of(tail[_PAGE:], count) > max_tokens
+            )
+            if enough:
+                break
+        earliest = tail[0].position if tail else None
+        earlier = [
+            m
+            for m in (self._store.log.system_messages(session) if len(tail) >= _PAGE else ())
+            if earliest is None or m.position is None or m.position < earliest
+        ]
+        return fitted(repaired(earlier + tail), last=last, max_tokens=max_tokens, count=count)
+
+    def get(self, *, scope: Scope) -> Session | None:
+        """The session with its counts and times, None when nothing was ever appended."""
+        return self._store.log.session(_session(scope, "get"))
+
+    def list(self, *, scope: Scope) -> list[Session]:
+        """The sessions of a user, last active first."""
+        user = require_scope(scope, verb="sessions.list")
+        if user.kind is not ScopeKind.USER:
+            raise ScopeError(f"sessions.list: sessions belong to a user, got {shown(user)}")
+        return self._store.log.sessions(user)
+
+    def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
+        """Delete messages with their searchable turns; unknown ids count as nothing."""
+        session = _session(scope, "delete")
+        wanted = [checked_id(i, "message id") for i in ids]
+        receipt = self._store.log.delete(session, wanted)
+        self._changed()
+        return receipt
+
+    def clear(self, *, scope: Scope) -> DeleteReceipt:
+        """Delete a session with all its messages and turns; memories of its scope stay. Idempotent."""
+        receipt = self._store.log.clear(_session(scope, "clear"))
+        self._changed()
+        return receipt
+
+
+def _session(scope: object, verb: str) -> Scope:
+    session = require_scope(scope, verb=f"sessions.{verb}")
+    if session.kind is not ScopeKind.SESSION:
+        raise ScopeError(
+            f"sessions.{verb}: scope must be a session, Scope.session(id, user=...), got {shown(session)}"
+        )
+    return session

@@ -1,0 +1,397 @@
+"""The one filter grammar, and what it means.
+
+A filter is data: a `Condition(key, op, value)`, or `And`, `Or`, `Not` of filters, or the dict form
+that `parse_filter` reads::
+
+    {"type": "fact"}                                     one key, equality
+    {"importance": {"gte": 0.7}, "tags": {"contains": "diet"}}   several keys: all of them
+    {"or": [{"metadata.pet.kind": "owl"}, {"not": {"metadata.age": {"exists": True}}}]}
+
+Keys name record fields (`FIELDS`) or free metadata as `metadata.a.b`. A metadata key that itself
+holds a dot, a quote or a space is quoted like JSON: `metadata."a.b"`. The two cannot collide.
+
+Meaning, the same on every backend (`matches` is the definition; stores are tested against it):
+
+- `eq`, `ne`: numbers compare as numbers (1 equals 1.0), text by code point, lists and dicts as
+  whole values; a number never equals text and a bool never equals a number; `eq None` matches a
+  key that holds null.
+- `gt gte lt lte`: numbers with numbers, text with text (code point order); else no match.
+- `in`, `nin`: equal to one / to none of the listed values; of a list, any / no element is.
+- `contains`: a list has an element equal to the value; a text has it as a substring.
+- `exists`: the key is there (null counts as there).
+- A missing key matches `ne`, `nin` and `exists: False`, and nothing else. A field without a value,
+  such as `expires_at` of a record that never expires, is a missing key.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from memkit_core.errors import FilterError, InvalidInputError, shown
+from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
+from memkit_core.models import MemoryRecord
+from memkit_core.times import to_ms, to_utc
+
+
+class Op(enum.StrEnum):
+    """The operators."""
+
+    EQ = "eq"
+    NE = "ne"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    IN = "in"
+    NIN = "nin"
+    EXISTS = "exists"
+    CONTAINS = "contains"
+
+
+class FieldKind(enum.Enum):
+    """What a record field holds; decides which values a filter may compare it with."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOL = "bool"
+    TIME = "time"
+    LIST = "list"
+
+
+FIELDS: Mapping[str, FieldKind] = {
+    "id": FieldKind.TEXT,
+    "space": FieldKind.TEXT,
+    "content": FieldKind.TEXT,
+    "type": FieldKind.TEXT,
+    "key": FieldKind.TEXT,
+    "status": FieldKind.TEXT,
+    "agent_id": FieldKind.TEXT,
+    "source": FieldKind.TEXT,
+    "origin": FieldKind.TEXT,
+    "created_in_session_id": FieldKind.TEXT,
+    "promoted_from_id": FieldKind.TEXT,
+    "importance": FieldKind.NUMBER,
+    "confidence": FieldKind.NUMBER,
+    "access_count": FieldKind.NUMBER,
+    "version": FieldKind.NUMBER,
+    "pinned": FieldKind.BOOL,
+    "created_at": FieldKind.TIME,
+    "updated_at": FieldKind.TIME,
+    "occurred_at": FieldKind.TIME,
+    "last_accessed_at": FieldKind.TIME,
+    "expires_at": FieldKind.TIME,
+    "valid_from": FieldKind.TIME,
+    "valid_until": FieldKind.TIME,
+    "tags": FieldKind.LIST,
+}
+"""The record fields a filter can name, and what they hold."""
+
+METADATA = "metadata"
+_LIST_OPS = {Op.IN, Op.NIN}
+_ORDER_OPS = {Op.GT, Op.GTE, Op.LT, Op.LTE}
+_SEGMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^."\s\[\]]+')
+MISSING: Final = object()
+"""What a look-up returns for a key that has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`key op value`. Times are held as integer milliseconds; build with `condition`."""
+
+    path: tuple[str, ...]
+    op: Op
+    value: JsonValue
+
+    @property
+    def field(self) -> str | None:
+        """The record field it names, None for metadata."""
+        return None if self.path[0] == METADATA else self.path[0]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of them match; true when empty."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one of them matches; false when empty."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """It does not match."""
+
+    part: Filter
+
+
+Filter: TypeAlias = Condition | And | Or | Not
+FilterLike: TypeAlias = Condition | And | Or | Not | Mapping[str, object]
+
+
+def condition(key: str, op: str, value: object) -> Condition:
+    """One checked condition.
+
+    Raises:
+        FilterError: unknown operator, unknown or malformed key, or a value that this operator or
+            field cannot be compared with.
+    """
+    path = parse_key(key)
+    try:
+        known = Op(op)
+    except ValueError:
+        raise FilterError(
+            f"unknown filter operator {shown(op)} on {key!r}; use one of {', '.join(Op)}, or and, or, not"
+        ) from None
+    return Condition(path, known, _checked_value(key, path, known, value))
+
+
+def parse_key(key: object) -> tuple[str, ...]:
+    """`"metadata.a.b"` as `("metadata", "a", "b")`, `"type"` as `("type",)`.
+
+    Raises:
+        FilterError: not a field and not `metadata.…`; the message lists the fields.
+    """
+    if not isinstance(key, str):
+        raise FilterError(f"a filter key must be a string, got {shown(key)}")
+    if key in FIELDS:
+        return (key,)
+    prefix, dot, rest = key.partition(".")
+    if prefix != METADATA or not dot:
+        raise FilterError(
+            f"unknown filter key {shown(key)}; use metadata.<key> for free metadata, or one of "
+            f"{', '.join(FIELDS)}"
+        )
+    segments: list[str] = []
+    position = 0
+    while position <= len(rest):
+        match = _SEGMENT.match(rest, position)
+        if match is None or (match.end() < len(rest) and rest[match.end()] != "."):
+            raise FilterError(f'filter key {shown(key)} is malformed; quote unusual names: metadata."a.b"')
+        segments.append(_unquoted(match.group(), key))
+        position = match.end() + 1
+    return (METADATA, *segments)
+
+
+def _unquoted(segment: str, key: str) -> str:
+    if not segment.startswith('"'):
+        return segment
+    try:
+        return str(json.loads(segment))
+    except ValueError:
+        raise FilterError(f"filter key {shown(key)} holds a badly quoted name {segment}") from None
+
+
+def metadata_key(*names: str) -> str:
+    """The filter key of nested metadata `names`, quoted where needed: `metadata_key("a.b")`."""
+    if not names:
+        raise FilterError("metadata_key needs at least one name")
+    plain = (n if _SEGMENT.fullmatch(n) and n[0] != '"' else json.dumps(n) for n in names)
+    return ".".join((METADATA, *plain))
+
+
+def _checked_value(key: str, path: tuple[str, ...], op: Op, value: object) -> JsonValue:
+    if op is Op.EXISTS:
+        if not isinstance(value, bool):
+            raise FilterError(f"{key}: exists takes True or False, got {shown(value)}")
+        return value
+    if op in _LIST_OPS:
+        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
+            raise FilterError(f"{key}: {op} takes a list of values, got {shown(value)}")
+        return [_checked_one(key, path, op, item) for item in value]
+    return _checked_one(key, path, op, value)
+
+
+def _checked_one(key: str, path: tuple[str, ...], op: Op, value: object) -> JsonValue:
+    kind = FIELDS.get(path[0])
+    if kind is FieldKind.TIME:
+        return _time_value(key, op, value)
+    if isinstance(value, enum.StrEnum):
+        value = value.value
+    try:
+        checked = checked_metadata({"value": value}, name=key)["value"]
+    except InvalidInputError as error:
+        raise FilterError(f"filter value cannot be compared: {error}") from None
+    if op in _ORDER_OPS and (isinstance(checked, bool) or not isinstance(checked, int | float | str)):
+        raise FilterError(f"{key}: {op} takes a number or a text, got {shown(value)}")
+    if kind is not None:
+        _check_field_value(key, kind, op, checked)
+    return checked
+
+
+def _time_value(key: str, op: Op, value: object) -> JsonValue:
+    if op is Op.CONTAINS:
+        raise FilterError(f"{key}: contains does not apply to a time")
+    if value is None and op not in _ORDER_OPS:
+        return None
+    try:
+        return to_ms(to_utc(value, name=key))  # type: ignore[arg-type]  # any object: to_utc refuses what is no time
+    except InvalidInputError as error:
+        raise FilterError(str(error)) from None
+
+
+def _check_field_value(key: str, kind: FieldKind, op: Op, value: JsonValue) -> None:
+    if value is None and op not in (Op.CONTAINS, *_ORDER_OPS):
+        return
+    fits: dict[FieldKind, Callable[[JsonValue], bool]] = {
+        FieldKind.TEXT: lambda v: isinstance(v, str),
+        FieldKind.NUMBER: lambda v: isinstance(v, int | float) and not isinstance(v, bool),
+        FieldKind.BOOL: lambda v: isinstance(v, bool),
+        FieldKind.LIST: lambda v: isinstance(v, str | list),
+    }
+    if not fits[kind](value) or (op is Op.CONTAINS and kind not in (FieldKind.TEXT, FieldKind.LIST)):
+        raise FilterError(f"{key} holds {kind.value}; {op} cannot compare it with {shown(value)}")
+
+
+def parse_filter(value: FilterLike | None) -> Filter | None:
+    """The filter that `value` describes, None for None; filters are returned as they are.
+
+    Raises:
+        FilterError: anything that is not the documented grammar. Never an empty answer instead.
+    """
+    if value is None or isinstance(value, Condition | And | Or | Not):
+        return value
+    if not isinstance(value, Mapping):
+        raise FilterError(f"a filter must be a dict or a Filter, got {type(value).__name__} {shown(value)}")
+    parts = tuple(_parse_entry(key, item) for key, item in value.items())
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def _parse_entry(key: object, item: object) -> Filter:
+    if key in ("and", "or"):
+        if not isinstance(item, list | tuple):
+            raise FilterError(f"{key} takes a list of filters, got {shown(item)}")
+        parts = tuple(_parse_part(key, part) for part in item)
+        return And(parts) if key == "and" else Or(parts)
+    if key == "not":
+        return Not(_parse_part(key, item))
+    if not isinstance(key, str):
+        raise FilterError(f"a filter key must be a string, got {shown(key)}")
+    if not isinstance(item, Mapping):
+        return condition(key, "eq", item)
+    if not item:
+        raise FilterError(f"{key}: an empty dict holds no operator; to compare with it use {{'eq': {{}}}}")
+    parts = tuple(condition(key, op, operand) for op, operand in item.items())
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def _parse_part(key: object, part: object) -> Filter:
+    parsed = parse_filter(part)  # type: ignore[arg-type]  # any object: parse_filter refuses the rest
+    if parsed is None:
+        raise FilterError(f"{key} takes filters, got None")
+    return parsed
+
+
+def conjunction(*filters: Filter | None) -> Filter | None:
+    """All of the given filters together; None when none was given."""
+    parts = tuple(part for part in filters if part is not None)
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def indexable(where: Filter, fields: frozenset[str]) -> bool:
+    """Whether an index that holds `fields` can decide `where`.
+
+    Comparing a tag list as a whole is left to the record store: an index knows single tags only.
+    """
+    match where:
+        case Not(part):
+            return indexable(part, fields)
+        case And(parts) | Or(parts):
+            return all(indexable(part, fields) for part in parts)
+        case Condition():
+            whole_list = where.field == "tags" and where.op not in (Op.CONTAINS, Op.IN, Op.NIN, Op.EXISTS)
+            return where.field in fields and not whole_list
+
+
+def matches(where: Filter, record: MemoryRecord) -> bool:
+    """Whether `record` satisfies `where`. This is the meaning every backend is held to."""
+    return evaluate(where, lambda path: _lookup(record, path))
+
+
+def evaluate(where: Filter, look_up: Callable[[tuple[str, ...]], object]) -> bool:
+    """Whether the values that `look_up(path)` returns satisfy `where`; `MISSING` means no value."""
+    match where:
+        case Condition():
+            return holds(where, look_up(where.path))
+        case And(parts):
+            return all(evaluate(part, look_up) for part in parts)
+        case Or(parts):
+            return any(evaluate(part, look_up) for part in parts)
+        case Not(part):
+            return not evaluate(part, look_up)
+
+
+def _lookup(record: MemoryRecord, path: tuple[str, ...]) -> object:
+    if path[0] == METADATA:
+        value: object = record.metadata
+        for name in path[1:]:
+            if not isinstance(value, Mapping) or name not in value:
+                return MISSING
+            value = value[name]
+        return value
+    field = getattr(record, path[0])
+    if field is None:
+        return MISSING
+    if FIELDS[path[0]] is FieldKind.TIME:
+        return to_ms(field)
+    return list(field) if path[0] == "tags" else field
+
+
+def holds(where: Condition, found: object) -> bool:
+    """Whether the value `found`, or `MISSING`, satisfies one condition."""
+    op, value = where.op, where.value
+    if op is Op.EXISTS:
+        return (found is not MISSING) is value
+    if found is MISSING:
+        return op in (Op.NE, Op.NIN)
+    if op in _ORDER_OPS:
+        return _ordered(op, found, value)
+    if op is Op.EQ or op is Op.NE:
+        return _same(found, value) is (op is Op.EQ)
+    if op is Op.CONTAINS:
+        return _contains(found, value)
+    assert isinstance(value, list)
+    candidates = found if isinstance(found, list) else [found]
+    return any(_same(one, item) for one in candidates for item in value) is (op is Op.IN)
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, list | dict) or isinstance(right, list | dict):
+        return type(left) is type(right) and canonical_json(left) == canonical_json(right)  # type: ignore[arg-type]
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return left == right
+
+
+def _ordered(op: Op, found: object, value: object) -> bool:
+    if isinstance(found, bool) or not isinstance(found, int | float | str):
+        return False
+    if isinstance(found, str) is not isinstance(value, str):
+        return False
+    if isinstance(found, float) and not math.isfinite(found):
+        return False
+    compare: dict[Op, Callable[[], bool]] = {
+        Op.GT: lambda: found > value,  # type: ignore[operator]  # both are numbers or both text
+        Op.GTE: lambda: found >= value,  # type: ignore[operator]
+        Op.LT: lambda: found < value,  # type: ignore[operator]
+        Op.LTE: lambda: found <= value,  # type: ignore[operator]
+    }
+    return compare[op]()
+
+
+def _contains(found: object, value: object) -> bool:
+    if isinstance(found, list):
+        return any(_same(item, value) for item in found)
+    return isinstance(found, str) and isinstance(value, str) and value in found

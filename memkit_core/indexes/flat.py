@@ -1,0 +1,102 @@
+"""`FlatIndex`: exact search in NumPy, for tests, small data and stores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import numpy as np
+
+from memkit_core.errors import ClosedError
+from memkit_core.filters import MISSING, Filter, evaluate
+from memkit_core.indexes.checks import checked_points, checked_query, unit
+from memkit_core.locks import ThreadLock
+from memkit_core.models import Target
+from memkit_core.ports import IndexHit, IndexPoint, Vector
+
+
+class FlatIndex:
+    """All points in a dict, every search a scan: exact, O(points of the target). Thread-safe."""
+
+    def __init__(self, dimension: int) -> None:
+        """An empty index for vectors of `dimension`."""
+        self._dimension = dimension
+        self._points: dict[UUID, IndexPoint] = {}
+        self._mutex = ThreadLock()
+        self._closed = False
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors it holds."""
+        return self._dimension
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """See `VectorIndex.upsert`."""
+        checked = checked_points(points, self._dimension, backend="flat")
+        with self._mutex:
+            self._check_open()
+            self._points.update((point.point_id, point) for point in checked)
+
+    def delete(self, points: Sequence[UUID]) -> None:
+        """See `VectorIndex.delete`."""
+        with self._mutex:
+            self._check_open()
+            for point in points:
+                self._points.pop(point, None)
+
+    def search(self, target: Target, vector: Vector, *, where: Filter | None, limit: int) -> list[IndexHit]:
+        """See `VectorIndex.search`."""
+        query = checked_query(vector, self._dimension, backend="flat")
+        with self._mutex:
+            self._check_open()
+            chosen = [point for point in self._points.values() if _belongs(point, target, where)]
+        if query is None or not chosen:
+            return []
+        cosines = np.stack([unit(point.vector) for point in chosen]) @ query
+        best = np.argsort(-cosines, kind="stable")[:limit]
+        return [IndexHit(point_id=chosen[i].point_id, cosine=float(cosines[i])) for i in best]
+
+    def get(self, points: Sequence[UUID]) -> dict[UUID, Vector]:
+        """See `VectorIndex.get`."""
+        with self._mutex:
+            self._check_open()
+            return {p: unit(self._points[p].vector) for p in points if p in self._points}
+
+    def count(self) -> int:
+        """How many points it holds."""
+        with self._mutex:
+            self._check_open()
+            return len(self._points)
+
+    def clear(self) -> None:
+        """Remove every point."""
+        with self._mutex:
+            self._check_open()
+            self._points.clear()
+
+    def flush(self) -> None:
+        """Nothing to do: it lives in memory."""
+
+    def close(self) -> None:
+        """Forget all points; safe to call twice."""
+        self._closed = True
+        self._points = {}
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the flat index was closed; open the memory again")
+
+
+def _belongs(point: IndexPoint, target: Target, where: Filter | None) -> bool:
+    if point.space != target.space or point.owner != target.owner.digest:
+        return False
+    if target.narrowed and point.scope != target.scope.digest:
+        return False
+    return where is None or evaluate(where, lambda path: _lookup(point, path[0]))
+
+
+def _lookup(point: IndexPoint, field: str) -> object:
+    value = getattr(point, field)
+    if value is None:
+        return MISSING
+    return list(value) if field == "tags" else value

@@ -1,0 +1,229 @@
+"""From what a caller passes to what is stored: every check happens here, before anything is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from memkit_core.errors import InvalidInputError, shown
+from memkit_core.jsonvalues import JsonValue, checked_metadata
+from memkit_core.models import MESSAGES, MemoryRecord, Message, Origin, RecordType, Role, ToolCall
+from memkit_core.scope import Scope, ScopeKind, id_problem
+from memkit_core.text.clean import storable
+from memkit_core.times import TimeLike, to_utc
+
+E = TypeVar("E", bound=StrEnum)
+
+_PRIORS: Mapping[RecordType, float] = {
+    RecordType.PREFERENCE: 0.8,
+    RecordType.PROFILE: 0.8,
+    RecordType.FACT: 0.7,
+    RecordType.SKILL: 0.7,
+    RecordType.SUMMARY: 0.6,
+}
+_OTHER_PRIOR = 0.5
+_LENGTH_BONUS, _FULL_LENGTH, _MARKED_BONUS = 0.2, 100, 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """A memory to be added: what `Memory.add` takes, as a value for `Memory.add_many`.
+
+    Only `content` is required. See `MemoryRecord` for the meaning of the fields; `important` adds
+    to the default importance, `importance` replaces it.
+    """
+
+    content: str
+    id: str | None = None
+    type: RecordType | str = RecordType.FACT
+    key: str | None = None
+    tags: Iterable[str] = ()
+    metadata: Mapping[str, object] | None = None
+    importance: float | None = None
+    important: bool = False
+    pinned: bool = False
+    occurred_at: TimeLike | None = None
+    expires_at: TimeLike | None = None
+    valid_from: TimeLike | None = None
+    agent_id: str | None = None
+    source: str | None = None
+    confidence: float | None = None
+    origin: Origin | str = Origin.USER
+    source_message_ids: Sequence[str] = field(default=())
+
+
+def default_importance(kind: RecordType, content: str, *, important: bool) -> float:
+    """The importance of a record whose caller gave none, in [0, 1] (spec B2).
+
+    A prior by type, up to 0.2 more for length (full at 100 characters), 0.3 more when marked.
+    """
+    length = _LENGTH_BONUS * min(len(content) / _FULL_LENGTH, 1.0)
+    return min(_PRIORS.get(kind, _OTHER_PRIOR) + length + (_MARKED_BONUS if important else 0.0), 1.0)
+
+
+def build_record(
+    new: NewMemory, *, scope: Scope, now: datetime, agent_id: str | None, max_chars: int
+) -> MemoryRecord:
+    """The record that `new` becomes in `scope`.
+
+    Raises:
+        InvalidInputError: names the field and the value that cannot be stored.
+    """
+    content = checked_content(new.content, max_chars=max_chars)
+    kind = checked_enum(RecordType, new.type, "type")
+    importance = (
+        default_importance(kind, content, important=new.important)
+        if new.importance is None
+        else checked_fraction(new.importance, "importance")
+    )
+    return MemoryRecord(
+        id=str(uuid.uuid4()) if new.id is None else checked_id(new.id),
+        scope=scope,
+        content=content,
+        type=kind,
+        key=_optional_id(new.key, "key"),
+        importance=importance,
+        pinned=_checked_bool(new.pinned, "pinned"),
+        tags=checked_tags(new.tags),
+        metadata=checked_metadata(new.metadata),
+        created_at=now,
+        updated_at=now,
+        occurred_at=_time(new.occurred_at, "occurred_at"),
+        expires_at=_time(new.expires_at, "expires_at"),
+        valid_from=_time(new.valid_from, "valid_from"),
+        agent_id=_optional_id(new.agent_id, "agent_id") or agent_id,
+        source=_optional_id(new.source, "source"),
+        confidence=None if new.confidence is None else checked_fraction(new.confidence, "confidence"),
+        created_in_session_id=scope.id if scope.kind is ScopeKind.SESSION else None,
+        source_message_ids=tuple(checked_id(i, "source_message_ids") for i in new.source_message_ids),
+        origin=checked_enum(Origin, new.origin, "origin"),
+    )
+
+
+def checked_content(content: object, *, max_chars: int) -> str:
+    """Text that can be stored: not blank, not too long, NUL and lone surrogates replaced by U+FFFD."""
+    if not isinstance(content, str):
+        raise InvalidInputError(f"content must be a string, got {type(content).__name__} {shown(content)}")
+    if not content.strip():
+        raise InvalidInputError(f"content must not be blank, got {shown(content)}")
+    if len(content) > max_chars:
+        raise InvalidInputError(
+            f"content must have at most {max_chars} characters, got {len(content)}; split it, or raise "
+            "Config.max_content_chars"
+        )
+    return storable(content)
+
+
+def checked_id(value: object, name: str = "id") -> str:
+    """`value` when it can be an id."""
+    if problem := id_problem(value):
+        raise InvalidInputError(f"{name} {problem}")
+    return str(value)
+
+
+def _optional_id(value: object, name: str) -> str | None:
+    return None if value is None else checked_id(value, name)
+
+
+def _checked_bool(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be True or False, got {shown(value)}")
+    return value
+
+
+def checked_fraction(value: object, name: str) -> float:
+    """A number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise InvalidInputError(f"{name} must be a number from 0 to 1, got {shown(value)}")
+    return float(value)
+
+
+def checked_enum(kind: type[E], value: object, name: str) -> E:
+    """The member of `kind` that `value` names."""
+    try:
+        return kind(value)  # type: ignore[arg-type]  # any object: what is no member raises
+    except ValueError:
+        raise InvalidInputError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}") from None
+
+
+def checked_tags(tags: object) -> tuple[str, ...]:
+    """Tags lower-cased and without repeats, in the order given."""
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise InvalidInputError(f"tags must be a list of strings, got {shown(tags)}")
+    return tuple(dict.fromkeys(checked_id(tag, "tags").lower() for tag in tags))
+
+
+def checked_count(value: object, name: str, *, most: int) -> int:
+    """A whole number from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidInputError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}")
+    return value
+
+
+def _time(value: TimeLike | None, name: str) -> datetime | None:
+    return None if value is None else to_utc(value, name=name)
+
+
+def build_message(message: Message, *, max_chars: int) -> Message:
+    """The message as it can be stored: with an id, and NUL and lone surrogates replaced in its text."""
+    if not isinstance(message, Message):
+        raise InvalidInputError(f"messages must be memkit_core.Message values, got {shown(message)}")
+    if not isinstance(message.text, str) or len(message.text) > max_chars:
+        raise InvalidInputError(
+            f"message text must be a string of at most {max_chars} characters, got {shown(message.text)}"
+        )
+    return dataclasses.replace(
+        message,
+        id=str(uuid.uuid4()) if message.id is None else checked_id(message.id, "message id"),
+        role=checked_enum(Role, message.role, "role"),
+        text=storable(message.text),
+        speaker=None if message.speaker is None else storable(message.speaker) or None,
+        tool_calls=tuple(
+            ToolCall(id=storable(c.id), name=storable(c.name), arguments=storable(c.arguments))
+            for c in message.tool_calls
+        ),
+        tool_call_id=None if message.tool_call_id is None else storable(message.tool_call_id),
+        created_at=_time(message.created_at, "created_at"),
+        agent_id=_optional_id(message.agent_id, "agent_id"),
+        parent_agent_id=_optional_id(message.parent_agent_id, "parent_agent_id"),
+        metadata=checked_metadata(message.metadata),
+        payload=_storable_json(message.payload),
+    )
+
+
+def _storable_json(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [_storable_json(item) for item in value]
+    if isinstance(value, dict):
+        return {storable(key): _storable_json(item) for key, item in value.items()}
+    return value
+
+
+def build_turn(message: Message, *, session: Scope, now: datetime) -> MemoryRecord:
+    """The searchable record of a message: its text with speaker, session and time."""
+    assert message.id is not None
+    said = message.created_at
+    own = {"session_id": session.id, "role": message.role.value, "speaker": message.speaker}
+    return MemoryRecord(
+        id=message.id,
+        scope=session,
+        space=MESSAGES,
+        content=message.text,
+        type=RecordType.EVENT,
+        importance=default_importance(RecordType.EVENT, message.text, important=False),
+        # Ours win: a caller's metadata can never change whose turn it is.
+        metadata={**message.metadata, **own},
+        created_at=said or now,
+        updated_at=now,
+        occurred_at=said,
+        agent_id=message.agent_id,
+        created_in_session_id=session.id,
+        origin=Origin.ASSISTANT if message.role is Role.ASSISTANT else Origin.USER,
+    )

@@ -1,0 +1,479 @@
+"""`Memory`: the object a user holds. It wires the ports, owns their lifetime, and holds the verbs."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from memkit_core.config import Config
+from memkit_core.connect import Parts, connect
+from memkit_core.conversation.sessions import Sessions
+from memkit_core.errors import ConfigError, InvalidInputError, ScopeError, shown
+from memkit_core.filters import FilterLike, parse_filter
+from memkit_core.indexing import Indexer, Worker
+from memkit_core.inputs import (
+    NewMemory,
+    build_record,
+    checked_count,
+    checked_enum,
+    checked_id,
+    checked_tags,
+)
+from memkit_core.models import (
+    MEMORIES,
+    DeleteReceipt,
+    MemoryRecord,
+    Origin,
+    RecallResult,
+    RecordPage,
+    RecordType,
+    Status,
+)
+from memkit_core.ports import ListQuery, OutboxState
+from memkit_core.recall.pipeline import Recall, RecallQuery
+from memkit_core.recall.ranking import Ranking
+from memkit_core.scope import Scope, require_scope
+from memkit_core.text.clean import storable
+from memkit_core.times import Clock, TimeLike, to_utc, utc_now
+
+
+class _Omitted:
+    """Marks an argument that was not given, where None is a mistake and must not mean "all"."""
+
+
+_OMITTED = _Omitted()
+_CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a memory can do right now.
+
+    Attributes:
+        keyword: the keyword leg answers (always, while the store does).
+        dense: an embedder is there; `embedding_model` names it.
+        index: this process holds the vector index; when not, dense recall scans exactly.
+        outbox: how far the index is behind.
+    """
+
+    keyword: bool
+    dense: bool
+    index: bool
+    embedding_model: str
+    outbox: OutboxState
+
+
+class Memory:
+    """Long-term memory: scoped records and conversations, durable and searchable.
+
+    Open one per process with `Memory.open` and share it; every method may be called from any thread.
+    Use it as a context manager or call `close`. Copying or deep-copying returns the same object, and
+    unpickling opens the same file again.
+    """
+
+    def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
+        """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
+        self.config = config
+        self._parts = parts
+        self._store = parts.store
+        self._clock = clock
+        self._indexer = Indexer(
+            parts.store,
+            parts.embedder,
+            parts.keeper,
+            embed_batch=config.embed_batch,
+            attempts=config.outbox_attempts,
+            retry_seconds=config.outbox_seconds,
+            clock=clock,
+        )
+        self._worker = Worker(self._indexer, interval=config.outbox_seconds)
+        self._recall = Recall(parts.store, parts.embedder, self._indexer)
+        self.sessions = Sessions(parts.store, config, clock, changed=self._worker.wake)
+        self._reopen: tuple[object, ...] | None = None
+        # Closes a memory that was dropped without `close`, so that its files and lock are free.
+        self._finalizer = weakref.finalize(self, _shut, self._worker, self._indexer, parts, os.getpid())
+        if parts.store.outbox.state(max_attempts=config.outbox_attempts).length:
+            self._worker.wake()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        config: Config | None = None,
+        embedder: object = None,
+        embedding_model: str | None = None,
+        clock: Clock = utc_now,
+    ) -> Self:
+        """A memory in the SQLite file at `path`, made if it is not there; `":memory:"` keeps no file.
+
+        Beside the file stand `<path>.index` (the vector index, rebuilt from the file when missing)
+        and lock files. The defaults need no key, no server and no download.
+
+        Args:
+            path: the file; its folder must exist.
+            config: settings, `Config()` when None.
+            embedder: None for the built-in WordLlama weights, else a LangChain `Embeddings`, a
+                LlamaIndex `BaseEmbedding`, or an object with `embed_documents` and `embed_query`.
+            embedding_model: the model's name, for an embedder object that does not know it.
+            clock: returns the present moment; for tests.
+
+        Raises:
+            ConfigError: path or embedder cannot be used, or the file holds another model's vectors.
+            SchemaError: the file is not memkit's, or a newer memkit wrote it.
+        """
+        config = Config() if config is None else config
+        parts = connect(path, config, embedder=embedder, embedding_model=embedding_model)
+        memory = cls(parts, config=config, clock=clock)
+        if parts.store.durable:
+            memory._reopen = (str(Path(path).absolute()), config, embedder, embedding_model)
+        return memory
+
+    # ------------------------------------------------------------------ writing
+
+    def add(
+        self,
+        content: str,
+        *,
+        scope: Scope,
+        id: str | None = None,  # noqa: A002 - the word every reader expects
+        type: RecordType | str = RecordType.FACT,  # noqa: A002 - as above
+        key: str | None = None,
+        tags: Iterable[str] = (),
+        metadata: Mapping[str, object] | None = None,
+        importance: float | None = None,
+        important: bool = False,
+        pinned: bool = False,
+        occurred_at: TimeLike | None = None,
+        expires_at: TimeLike | None = None,
+        valid_from: TimeLike | None = None,
+        agent_id: str | None = None,
+        source: str | None = None,
+        confidence: float | None = None,
+        origin: Origin | str = Origin.USER,
+        source_message_ids: Sequence[str] = (),
+        background: bool = False,
+    ) -> MemoryRecord:
+        """Remember `content` in `scope` and return the stored record.
+
+        The record is committed, readable by id and found by keyword before anything slow starts; a
+        failing embedder or index never loses it and never raises here (`capabilities.outbox` shows
+        what waits). A given `id` that exists in this scope is replaced, with version + 1.
+
+        Args:
+            content: the text. NUL and lone surrogates are stored as U+FFFD, all else verbatim.
+            scope: whose memory it is.
+            id: any text of at most 4,096 characters; a UUID is made when None.
+            type: fact, preference, profile, event, skill or summary.
+            key: names the slot this is the value of.
+            tags: labels, lower-cased and without repeats.
+            metadata: free JSON.
+            importance: 0 to 1; by type and length when None, see `default_importance`.
+            important: adds 0.3 to the default importance.
+            pinned: never expires.
+            occurred_at: when it happened. Numbers are seconds or milliseconds, naive means UTC.
+            expires_at: from this moment on no read returns it.
+            valid_from: since when it holds.
+            agent_id: who wrote it; `Config.agent_id` when None.
+            source: where it came from.
+            confidence: how sure the writer is, 0 to 1.
+            origin: user, assistant, tool or import.
+            source_message_ids: the messages it was made from.
+            background: return after the commit and embed in a worker thread; see `flush`.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: a value that cannot be stored; nothing is written.
+            BackendError: the store failed; nothing is written.
+        """
+        new = NewMemory(
+            content=content, id=id, type=type, key=key, tags=tags, metadata=metadata,
+            importance=importance, important=important, pinned=pinned, occurred_at=occurred_at,
+            expires_at=expires_at, valid_from=valid_from, agent_id=agent_id, source=source,
+            confidence=confidence, origin=origin, source_message_ids=source_message_ids,
+        )  # fmt: skip
+        return self._add([new], scope, background=background, verb="add")[0]
+
+    def add_many(
+        self, items: Iterable[NewMemory | str], *, scope: Scope, background: bool = False
+    ) -> list[MemoryRecord]:
+        """Remember many items in one transaction; returns the stored records in the order given.
+
+        All or nothing. A text stands for `NewMemory(content=text)`. Embedding happens in batches of
+        at most `Config.embed_batch` texts; see `add` for what a failing embedder means.
+        """
+        if isinstance(items, str | bytes | Mapping):
+            raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
+        news = [NewMemory(content=item) if isinstance(item, str) else item for item in items]
+        return self._add(news, scope, background=background, verb="add_many")
+
+    def _add(
+        self, news: Sequence[NewMemory], scope: Scope, *, background: bool, verb: str
+    ) -> list[MemoryRecord]:
+        require_scope(scope, verb=verb)
+        if len(news) > self.config.max_batch:
+            raise InvalidInputError(
+                f"{verb}: at most {self.config.max_batch} records in one call, got {len(news)}; split them"
+            )
+        for new in news:
+            if not isinstance(new, NewMemory):
+                raise InvalidInputError(f"{verb} takes texts or NewMemory, got {shown(new)}")
+        now = self._clock()
+        records = [
+            build_record(
+                new,
+                scope=scope,
+                now=now,
+                agent_id=self.config.agent_id,
+                max_chars=self.config.max_content_chars,
+            )
+            for new in news
+        ]
+        if not records:
+            return []
+        stored = self._store.records.put(scope, records)
+        if background:
+            self._worker.wake()
+        else:
+            self._indexer.sync([record.point_id for record in stored])
+        return stored
+
+    # ------------------------------------------------------------------ reading
+
+    def recall(
+        self,
+        query: str,
+        *,
+        scope: Scope | Sequence[Scope],
+        top_k: int = 10,
+        filters: FilterLike | None = None,
+        types: Iterable[RecordType | str] = (),
+        status: Iterable[Status | str] | Status | str = Status.ACTIVE,
+        include_messages: bool = False,
+        ranking: Ranking | None = None,
+        now: TimeLike | None = None,
+    ) -> RecallResult:
+        """The records of the named scopes that answer `query`, best first.
+
+        Keyword (BM25) and dense candidates are fused as a union and blended with importance and
+        recency; see `memkit_core.recall`. A degraded answer says so in `.missing`.
+
+        Args:
+            query: plain text; a blank query recalls nothing. No character of it is special.
+            scope: one scope, or several to read at once. A broad scope does not bring the records
+                of narrower ones along.
+            top_k: the most hits, 1 to `Config.max_top_k`.
+            filters: conditions that every hit satisfies, see `memkit_core.filters`.
+            types: only these types; all when empty.
+            status: only these statuses.
+            include_messages: also search conversation turns: of a session scope its own, of a user
+                scope those of all that user's sessions.
+            ranking: weights for this call; `Config.ranking` when None.
+            now: the moment recency counts back from and expiry is judged at; the clock's when None.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: `query` is no text, or `top_k` out of range.
+            FilterError: an unknown operator or unusable key; never an empty answer instead.
+        """
+        if not isinstance(query, str):
+            raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
+        moment = self._clock() if now is None else to_utc(now, name="now")
+        return self._answered(
+            RecallQuery(
+                text=storable(query),
+                scopes=_scopes(scope, verb="recall"),
+                top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
+                where=parse_filter(filters),
+                types=tuple(checked_enum(RecordType, kind, "types") for kind in _listed(types)),
+                statuses=tuple(checked_enum(Status, one, "status") for one in _listed(status)),
+                include_messages=include_messages,
+                ranking=ranking or self.config.ranking,
+                candidates=max(self.config.candidates, 3 * top_k),
+                now=moment,
+            )
+        )
+
+    def _answered(self, query: RecallQuery) -> RecallResult:
+        result = self._recall.run(query)
+        if "dense" in result.missing:
+            self._worker.wake()
+        return result
+
+    def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
+        """The record, or None when it is unknown, expired, deleted or in another scope."""
+        require_scope(scope, verb="get")
+        found = self._store.records.get(scope, space, [checked_id(id)], now=self._clock())
+        return found[0] if found else None
+
+    def list_records(
+        self,
+        *,
+        scope: Scope,
+        tags: Iterable[str] = (),
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
+        types: Iterable[RecordType | str] = (),
+        status: Iterable[Status | str] | Status | str = Status.ACTIVE,
+        filters: FilterLike | None = None,
+        order: str = "created_at",
+        limit: int = 100,
+        cursor: str | None = None,
+        space: str = MEMORIES,
+    ) -> RecordPage:
+        """Records without a query: newest first, or highest `order` first; the cursor pages on.
+
+        Args:
+            scope: whose records.
+            tags: records that carry all of these.
+            since: only records created at this moment or later.
+            until: only records created before this moment.
+            types: only these types; all when empty.
+            status: only these statuses.
+            filters: further conditions, see `memkit_core.filters`.
+            order: `created_at`, `last_accessed_at`, `access_count` or `importance`.
+            limit: the most records of one page, 1 to 10,000.
+            cursor: `cursor` of the page before; right while others write.
+            space: `"memories"`, or `"messages"` for conversation turns.
+        """
+        require_scope(scope, verb="list_records")
+        query = ListQuery(
+            space=space,
+            statuses=tuple(checked_enum(Status, one, "status") for one in _listed(status)),
+            types=tuple(checked_enum(RecordType, kind, "types") for kind in _listed(types)),
+            tags=checked_tags(tags),
+            since=None if since is None else to_utc(since, name="since"),
+            until=None if until is None else to_utc(until, name="until"),
+            where=parse_filter(filters),
+            order=order,
+            limit=checked_count(limit, "list_records: limit", most=10_000),
+            cursor=cursor,
+        )
+        return self._store.records.list(scope, query, now=self._clock())
+
+    # ------------------------------------------------------------------ deleting
+
+    def delete(
+        self,
+        id: str | _Omitted = _OMITTED,  # noqa: A002 - the word every reader expects
+        *,
+        scope: Scope | None = None,
+        everything: bool = False,
+    ) -> DeleteReceipt:
+        """Delete one record, a whole scope, or everything; returns what was removed. Idempotent.
+
+        `delete(id, scope=s)` removes one memory. `delete(scope=s)` removes all of `s`: records,
+        sessions, messages, turns and vectors, and for a user those of the user's sessions too.
+        `delete(everything=True)` removes all rows. Nothing that was deleted is returned by any read
+        from the moment this returns.
+
+        Raises:
+            ScopeError: neither a scope nor `everything=True` was given.
+            InvalidInputError: `id` was given but is no id (None and "" never mean "all").
+        """
+        if everything:
+            if scope is not None or not isinstance(id, _Omitted):
+                raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
+            receipt = self._store.records.delete_everything()
+        elif isinstance(id, _Omitted):
+            receipt = self._store.records.delete_scope(require_scope(scope, verb="delete"))
+        else:
+            owner = require_scope(scope, verb="delete")
+            receipt = self._store.records.delete(owner, MEMORIES, [checked_id(id)])
+        if not receipt.nothing:
+            self._worker.wake()
+        return receipt
+
+    # ------------------------------------------------------------------ upkeep and lifetime
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Which legs and models answer right now, and how far the index is behind."""
+        return Capabilities(
+            keyword=True,
+            dense=True,
+            index=self._parts.keeper.index() is not None,
+            embedding_model=self._parts.embedder.model,
+            outbox=self._store.outbox.state(max_attempts=self.config.outbox_attempts),
+        )
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Embed and index all that waits, trying again what failed; whether the outbox is empty now.
+
+        Stops beginning new batches after `timeout` seconds. False also while another process holds
+        the index: it works off the outbox.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._store.outbox.retry()
+        self._indexer.sync(deadline=deadline)
+        self._indexer.flush()
+        return self._store.outbox.state(max_attempts=self.config.outbox_attempts).length == 0
+
+    def close(self) -> None:
+        """Finish background work (at most some seconds), close files, free the lock. Idempotent."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        """The memory itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __copy__(self) -> Self:
+        """The same memory: live connections are shared, not copied."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """The same memory: frameworks deep-copy what holds it."""
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as "open this file again".
+
+        Raises:
+            ConfigError: it lives in memory only.
+        """
+        if self._reopen is None:
+            raise ConfigError("a memory without a file cannot be pickled; open it with a path")
+        return _open_again, self._reopen
+
+
+def _open_again(path: str, config: Config, embedder: object, embedding_model: str | None) -> Memory:
+    return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
+
+
+def _shut(worker: Worker, indexer: Indexer, parts: Parts, pid: int) -> None:
+    """Finish and close; in a forked child only what the child itself opened."""
+    worker.stop(_CLOSE_SECONDS)
+    try:
+        if pid == os.getpid():
+            indexer.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
+            indexer.flush()
+    finally:
+        try:
+            parts.keeper.close()
+        finally:
+            parts.store.close()
+
+
+def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
+    if isinstance(given, Scope) or not isinstance(given, Sequence):
+        return (require_scope(given, verb=verb),)
+    if not given:
+        raise ScopeError(f"{verb}: at least one scope is required")
+    scopes = dict.fromkeys(require_scope(one, verb=verb) for one in given)
+    return tuple(sorted(scopes, key=lambda scope: scope.kind.breadth))
+
+
+def _listed(given: Iterable[object] | str) -> list[object]:
+    return [given] if isinstance(given, str) else list(given)

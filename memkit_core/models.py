@@ -1,0 +1,327 @@
+"""The values memkit stores and returns. All of them are frozen; times are aware UTC."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import overload
+
+from memkit_core.jsonvalues import JsonValue
+from memkit_core.scope import Scope
+
+_POINTS = uuid.UUID("6d656d6b-6974-5f70-8f69-6e740a000001")
+
+MEMORIES = "memories"
+"""The space of memory records."""
+MESSAGES = "messages"
+"""The space of conversation turns."""
+
+
+class RecordType(enum.StrEnum):
+    """What kind of memory a record is; `family` gives its CoALA class."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    PROFILE = "profile"
+    EVENT = "event"
+    SKILL = "skill"
+    SUMMARY = "summary"
+
+    @property
+    def family(self) -> str:
+        """`semantic`, `episodic` or `procedural` (Sumers et al., CoALA, arXiv:2309.02427)."""
+        return {"event": "episodic", "skill": "procedural"}.get(self.value, "semantic")
+
+
+class Status(enum.StrEnum):
+    """Where a record stands in its life. Reads return `active` only unless told otherwise."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+    SUPERSEDED = "superseded"
+
+
+class Origin(enum.StrEnum):
+    """Who said it."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    IMPORT = "import"
+
+
+def point_id(scope: Scope, space: str, record_id: str) -> uuid.UUID:
+    """The id of a record in every vector index: uuid5 of (scope digest, space, id)."""
+    # The space cannot hold NUL, so this encoding is unambiguous.
+    return uuid.uuid5(_POINTS, f"{scope.digest.hex()}{space}\0{record_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRecord:
+    """One memory, as it is stored.
+
+    Identity is (scope, space, id). `key` names a slot whose value may change over time;
+    `importance` is in [0, 1]; `occurred_at` is when the thing happened, `created_at` when it was
+    written down; `version` counts changes from 1.
+    """
+
+    id: str
+    scope: Scope
+    content: str
+    created_at: datetime
+    updated_at: datetime
+    space: str = MEMORIES
+    type: RecordType = RecordType.FACT
+    key: str | None = None
+    importance: float = 0.5
+    pinned: bool = False
+    status: Status = Status.ACTIVE
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    occurred_at: datetime | None = None
+    last_accessed_at: datetime | None = None
+    access_count: int = 0
+    expires_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    version: int = 1
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    agent_id: str | None = None
+    source: str | None = None
+    confidence: float | None = None
+    created_in_session_id: str | None = None
+    promoted_from_id: str | None = None
+    compacted_from_ids: tuple[str, ...] = ()
+    source_message_ids: tuple[str, ...] = ()
+    origin: Origin = Origin.USER
+
+    @property
+    def point_id(self) -> uuid.UUID:
+        """The id of this record in every vector index."""
+        return point_id(self.scope, self.space, self.id)
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it, for a conversation turn; None for a memory."""
+        speaker = self.metadata.get("speaker") if self.space == MESSAGES else None
+        return speaker if isinstance(speaker, str) else None
+
+    @property
+    def index_text(self) -> str:
+        """The text that is embedded and keyword-indexed: the content, led by the speaker of a turn."""
+        return f"{self.speaker}: {self.content}" if self.speaker else self.content
+
+    def is_visible_at(self, now: datetime) -> bool:
+        """Whether it has not expired at `now`; pinned records never expire."""
+        return self.pinned or self.expires_at is None or self.expires_at > now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """Why a record was recalled and where it ranks. Higher is better in each.
+
+    Attributes:
+        similarity: (1 + cosine) / 2 of query and record in [0, 1]: identical is 1, a zero vector 0;
+            None when no vector was compared. The only absolute number here.
+        keyword: BM25 of the record inside its owner's records, 0 or more, None when no term matched.
+        relevance: the fused score before importance and recency, in [0, 1].
+        importance: the record's own, in [0, 1].
+        recency: exp(-age / time constant), in [0, 1].
+        lifts: named contributions of the conversation around it (neighbours, session, speaker).
+    """
+
+    similarity: float | None = None
+    keyword: float | None = None
+    relevance: float = 0.0
+    importance: float = 0.0
+    recency: float = 0.0
+    lifts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRecord:
+    """A recalled record: `score` in [0, 1] orders one result and is not comparable across queries."""
+
+    record: MemoryRecord
+    score: float
+    signals: Signals
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
+        return self.record.scope
+
+
+@dataclass(frozen=True, slots=True)
+class RecallResult(Sequence[ScoredRecord]):
+    """The answer of `recall`: a sequence of hits, best first.
+
+    Attributes:
+        hits: the hits themselves.
+        missing: the legs that did not answer in full, `"dense"` or `"keyword"`, or `"index"` when
+            the vector index was replaced by an exact scan; empty when nothing is degraded.
+        truncated: whether a cap or budget left something out that would have ranked next.
+    """
+
+    hits: tuple[ScoredRecord, ...] = ()
+    missing: frozenset[str] = frozenset()
+    truncated: bool = False
+
+    @overload
+    def __getitem__(self, index: int) -> ScoredRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ScoredRecord]: ...
+    def __getitem__(self, index: int | slice) -> ScoredRecord | Sequence[ScoredRecord]:
+        """The hit at `index`, or a tuple of hits for a slice."""
+        return self.hits[index]
+
+    def __len__(self) -> int:
+        """How many hits there are."""
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[ScoredRecord]:
+        """The hits, best first."""
+        return iter(self.hits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPage:
+    """One page of `list_records`: the records and the cursor of the next page, None at the end."""
+
+    records: tuple[MemoryRecord, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[MemoryRecord]:
+        """The records of this page, in order."""
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        """How many records this page holds."""
+        return len(self.records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteReceipt:
+    """What one delete removed, by kind."""
+
+    records: int = 0
+    turns: int = 0
+    messages: int = 0
+    sessions: int = 0
+    vectors: int = 0
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to remove."""
+        return not (self.records or self.turns or self.messages or self.sessions or self.vectors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The rows one leg of a recall may see: one space of one scope.
+
+    In the space `messages` a session scope stands for its own turns and a user scope for the turns
+    of all of that user's sessions: a turn is owned by the pair (user, session). In every other
+    space a scope stands for itself alone.
+    """
+
+    scope: Scope
+    space: str = MEMORIES
+
+    @property
+    def owner(self) -> Scope:
+        """The scope whose rows share one keyword statistic and one index partition."""
+        if self.space == MESSAGES and self.scope.parent is not None and self.scope.kind == "session":
+            return self.scope.parent
+        return self.scope
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether only a part of the owner's partition is meant (one session of a user)."""
+        return self.owner is not self.scope
+
+    def covers(self, scope: Scope) -> bool:
+        """Whether a row of `scope` in this space belongs to this target."""
+        return scope == self.scope or (
+            self.space == MESSAGES and scope.kind == "session" and scope.parent == self.scope
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool call that an assistant message asks for; `arguments` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Role(enum.StrEnum):
+    """The four roles every chat API knows; a framework's own role stays in the payload."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a session, kept verbatim.
+
+    Attributes:
+        role: one of the four neutral roles.
+        text: its readable text, "" when there is none.
+        id: unique in its session; made by the store when None. The same id again replaces.
+        speaker: who said it, by name, when the conversation knows names.
+        tool_calls: the calls an assistant message asks for.
+        tool_call_id: the call that a tool message answers.
+        created_at: when it was said; the store's clock when None. Never decides the order.
+        agent_id, parent_agent_id: the agent that produced it, and that agent's parent.
+        metadata: free JSON of the caller; part of what recall can filter on.
+        payload: the framework's own message as JSON, returned exactly; None for neutral messages.
+        format: who wrote and can read `payload`, such as `"langchain"`.
+        indexed: whether the turn is made searchable; None decides by role (user and assistant).
+        session, position: where it stands; set by the store, positions ascend in append order.
+    """
+
+    role: Role
+    text: str
+    id: str | None = None
+    speaker: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    created_at: datetime | None = None
+    agent_id: str | None = None
+    parent_agent_id: str | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    payload: JsonValue = None
+    format: str = "memkit"
+    indexed: bool | None = None
+    session: Scope | None = None
+    position: int | None = None
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether recall can find it: something was said, by a person or the assistant."""
+        said = bool(self.text.strip())
+        if self.indexed is not None:
+            return self.indexed and said
+        return said and self.role in (Role.USER, Role.ASSISTANT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A conversation: its scope (user and session), when it began and last grew, how long it is."""
+
+    scope: Scope
+    created_at: datetime
+    updated_at: datetime
+    messages: int
+    title: str | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)

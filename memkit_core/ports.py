@@ -1,0 +1,430 @@
+"""The ports: what a store, an index and a model must do for memkit. Each docstring is a contract.
+
+All implementations are safe to use from several threads. Every read and delete takes whose rows it
+means first, and applies it, and any filter, before it cuts to a limit. Errors are those of
+`memkit_core.errors`; a driver's own exception never leaves an implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memkit_core.filters import Filter
+from memkit_core.models import (
+    MEMORIES,
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    RecordPage,
+    RecordType,
+    Session,
+    Status,
+    Target,
+)
+from memkit_core.scope import Scope
+
+Vector = NDArray[np.float32]
+"""Shape `(d,) float32`."""
+Matrix = NDArray[np.float32]
+"""Shape `(n, d) float32`, one row a text."""
+
+
+# --------------------------------------------------------------------------------- models
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors. Queries and documents are embedded by different methods."""
+
+    @property
+    def model(self) -> str:
+        """The model's name; part of the fingerprint of every vector it makes."""
+
+    @property
+    def revision(self) -> str:
+        """What else changes the vectors: weights version, prefix rule; "" when nothing does."""
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """One row a text, in order. An all-zero row means the text holds nothing to embed."""
+
+    def embed_query(self, text: str) -> Vector:
+        """The vector to compare with documents; all zero when there is nothing to embed."""
+
+
+class TokenCounter(Protocol):
+    """Counts what a model will be charged for a text."""
+
+    def __call__(self, text: str) -> int:
+        """How many tokens `text` costs, 0 for the empty text."""
+
+
+# --------------------------------------------------------------------------------- the record store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What ranking needs of a row: light enough to read a thousand for a query.
+
+    Attributes:
+        point_id: the row's id in every index.
+        row: the store's own number of the row, for `KeywordIndex.counts`.
+        length: how many terms its text has.
+        importance: in [0, 1].
+        since: milliseconds; `valid_from`, else `occurred_at` of a turn, else `created_at`.
+        session: a number that names the turn's session, -1 for what is no turn.
+        position: place of the turn in its session, -1 for what is no turn.
+        speaker, role: who said it, for a turn.
+        ending: the last characters of its text.
+    """
+
+    point_id: UUID
+    row: int
+    length: int
+    importance: float
+    since: int
+    session: int = -1
+    position: int = -1
+    speaker: str | None = None
+    role: str | None = None
+    ending: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeywordHit:
+    """A row the keyword leg found; `score` is BM25, higher is better, above 0."""
+
+    point_id: UUID
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """What `list_records` asks for; every given condition holds for each record returned."""
+
+    space: str = MEMORIES
+    statuses: tuple[Status, ...] = (Status.ACTIVE,)
+    types: tuple[RecordType, ...] = ()
+    tags: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    where: Filter | None = None
+    order: str = "created_at"
+    limit: int = 100
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxEntry:
+    """A change that the derived indexes have not confirmed yet.
+
+    `number` is the change's own; a later change of the same point has a higher one and replaces
+    it. `record` is None when the point was deleted. `vector` is the stored vector of the record's
+    present text, None while it is not embedded.
+    """
+
+    number: int
+    point_id: UUID
+    attempts: int
+    record: MemoryRecord | None
+    vector: Vector | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A row whose newest change the index has not confirmed; `embedded` says if it has its vector."""
+
+    number: int
+    point_id: UUID
+    embedded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxState:
+    """How far the indexes are behind the store."""
+
+    length: int = 0
+    oldest: datetime | None = None
+    failed: int = 0
+    """Entries that used up their tries; kept, shown and tried again on `flush`."""
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorSpace:
+    """One named space of vectors: which model made them. Retrieval never mixes two spaces."""
+
+    model: str
+    revision: str
+    dimension: int
+
+    @property
+    def fingerprint(self) -> str:
+        """The space's name: model, revision and dimension."""
+        return f"{self.model}|{self.revision}|{self.dimension}"
+
+
+class RecordTable(Protocol):
+    """The records of every space. Each method is one transaction; expired records are never returned.
+
+    A method happens whole or not at all, also when the process is killed in it, and what it
+    returned survives a kill.
+    """
+
+    def put(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        """Write records of `scope`, in order, and return them as stored.
+
+        A known (space, id) is replaced: created_at and access statistics stay, version counts up.
+        The same id twice in one call: the last one wins, at the place of the first. Each row gets
+        its keyword rows and its outbox entry in the same transaction.
+        """
+
+    def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
+        """The visible records with these ids that exist, in the order of `ids`, without repeats."""
+
+    def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
+        """Delete these records with their vectors and keyword rows. Unknown ids count as nothing."""
+
+    def delete_scope(self, scope: Scope) -> DeleteReceipt:
+        """Delete all of a scope in every space; of a user, the sessions too. Other scopes keep all."""
+
+    def delete_everything(self) -> DeleteReceipt:
+        """Delete all rows of all scopes."""
+
+    def candidates(
+        self, target: Target, points: Sequence[UUID], *, radius: int, where: Filter | None, now: datetime
+    ) -> list[Candidate]:
+        """Those of `points` that belong to `target`, satisfy `where` and are visible; any order.
+
+        With a `radius`, also the turns that stand up to so many positions before or after one of
+        them in its session, under the same conditions.
+        """
+
+    def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
+        """The target's records with these point ids, any order."""
+
+    # Last, because its name hides the built-in type from what follows in the class.
+    def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:
+        """One page, highest `query.order` first and then newest first; stable while others write."""
+
+
+class KeywordIndex(Protocol):
+    """Finds rows by their words. Written in the record's own transaction, so it never lags."""
+
+    def search(
+        self, target: Target, query: str, *, where: Filter | None, now: datetime, limit: int
+    ) -> list[KeywordHit]:
+        """The visible rows of `target` that share a term with `query` and satisfy `where`, best first.
+
+        BM25 with the statistics (document count, lengths, document frequencies) of the target's
+        owner alone, so that one owner's rows never change another's scores. `query` is text, never
+        a query language: no character of it can raise.
+        """
+
+    def counts(self, target: Target, query: str, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+        """Shape `(n, t)`: how often each of the `t` distinct terms of `query` is in each candidate."""
+
+
+class VectorTable(Protocol):
+    """The vectors, kept beside the records so that an index is rebuilt without embedding."""
+
+    def use_space(self, space: VectorSpace) -> None:
+        """Make `space` the one in use, or raise `ConfigError` that names both when there is another."""
+
+    def space(self) -> VectorSpace | None:
+        """The space in use, None before the first vector."""
+
+    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+        """Keep a vector beside each entry's record if that very change is still the newest.
+
+        Returns, aligned, whether it was: a vector is never attached to a text it was not made
+        from. An all-zero row is kept as "nothing to embed": never indexed, never embedded again.
+        """
+
+    def scan(
+        self,
+        target: Target,
+        *,
+        where: Filter | None,
+        now: datetime,
+        points: Sequence[UUID] | None = None,
+    ) -> tuple[list[UUID], Matrix]:
+        """The vectors of the target's visible rows that satisfy `where`, or of those among `points`."""
+
+    def page(self, *, after: int, limit: int) -> list[tuple[int, MemoryRecord, Vector]]:
+        """Rows with vectors in ascending row number above `after`, to rebuild an index from."""
+
+    def counts(self) -> tuple[int, int]:
+        """How many non-zero vectors there are, and how many of these have an outbox entry."""
+
+
+class Outbox(Protocol):
+    """The changes that the vector index has not confirmed yet; at most one a point, the newest."""
+
+    def due(
+        self,
+        *,
+        now: datetime,
+        limit: int,
+        exclude: Sequence[int] = (),
+        points: Sequence[UUID] | None = None,
+    ) -> list[OutboxEntry]:
+        """The oldest entries whose time has come, less the excluded numbers; only of `points` if given."""
+
+    def pending(self, target: Target) -> list[Pending]:
+        """The target's rows that have an entry."""
+
+    def mark_synced(self, numbers: Sequence[int]) -> None:
+        """Remove these entries; a newer change of the same point has another number and stays."""
+
+    def synced_through(self) -> int:
+        """The highest number ever confirmed; tells whether an index and a store belong together."""
+
+    def mark_failed(self, numbers: Sequence[int], error: str, *, retry_at: datetime) -> None:
+        """Count one more try, keep the error, and wait until `retry_at`."""
+
+    def retry(self) -> None:
+        """Make every waiting entry due at once."""
+
+    def state(self, *, max_attempts: int) -> OutboxState:
+        """Length, oldest age, how many used up their tries, and the last error."""
+
+
+class MessageLog(Protocol):
+    """Sessions and their messages, verbatim and in append order whatever the clock does."""
+
+    def append(
+        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+    ) -> list[Message]:
+        """Append messages, and the turns that make them searchable, in one transaction.
+
+        Creates the session. A message whose id the session has replaces that one in place; a turn
+        names its message by id and takes its position; a replaced message without a turn loses the
+        one it had. Messages come with ids. Returns them with position and session set.
+        """
+
+    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
+        """The log in append order: all, or the `last` n, below position `before`. Costs what it returns."""
+
+    def system_messages(self, session: Scope) -> list[Message]:
+        """The system messages of the log, in append order, without reading the rest."""
+
+    def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+        """Delete messages and their turns; unknown ids count as nothing."""
+
+    def clear(self, session: Scope) -> DeleteReceipt:
+        """Delete the session and its log with turns and vectors; its memories stay."""
+
+    def session(self, session: Scope) -> Session | None:
+        """The session, None when nothing was appended."""
+
+    def sessions(self, user: Scope) -> list[Session]:
+        """The sessions of a user, last active first."""
+
+
+class RecordStore(Protocol):
+    """The truth. One object that owns the connection; its parts share it and its transactions."""
+
+    @property
+    def store_id(self) -> str:
+        """Random name of this store, made with it; an index of another store is not ours."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is written outlives the process."""
+
+    @property
+    def records(self) -> RecordTable:
+        """The records of every space."""
+
+    @property
+    def keywords(self) -> KeywordIndex:
+        """The keyword leg."""
+
+    @property
+    def vectors(self) -> VectorTable:
+        """The vectors beside the records."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """The changes the vector index waits for."""
+
+    @property
+    def log(self) -> MessageLog:
+        """Sessions and messages."""
+
+    def close(self) -> None:
+        """Let go of everything; safe to call twice. Later calls raise `ClosedError`."""
+
+
+# --------------------------------------------------------------------------------- the vector index
+
+INDEXED_FIELDS = frozenset({"type", "status", "created_at", "occurred_at", "expires_at", "tags"})
+"""The record fields that a vector index holds beside a vector and must be able to filter on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPoint:
+    """A vector and what the index may know of its record. Never text, never free metadata."""
+
+    point_id: UUID
+    vector: Vector
+    owner: bytes
+    """Digest of the scope whose rows share a partition (`Target.owner`)."""
+    scope: bytes
+    """Digest of the record's own scope."""
+    space: str
+    type: str
+    status: str
+    created_at: int
+    occurred_at: int | None = None
+    expires_at: int | None = None
+    tags: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexHit:
+    """A point the index found; `cosine` in [-1, 1], higher is better."""
+
+    point_id: UUID
+    cosine: float
+
+
+class VectorIndex(Protocol):
+    """Derived: may lag behind the store, can be dropped and rebuilt from it at any time."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors it holds."""
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Add points, replacing those with the same id. Searchable when it returns."""
+
+    def delete(self, points: Sequence[UUID]) -> None:
+        """Remove points; unknown ids are ignored."""
+
+    def search(self, target: Target, vector: Vector, *, where: Filter | None, limit: int) -> list[IndexHit]:
+        """The target's points that satisfy `where`, by cosine, best first.
+
+        `where` names only `INDEXED_FIELDS`. A zero vector finds nothing.
+        """
+
+    def get(self, points: Sequence[UUID]) -> dict[UUID, Vector]:
+        """The stored vectors (scaled to length 1) of those points that exist."""
+
+    def count(self) -> int:
+        """How many points it holds."""
+
+    def clear(self) -> None:
+        """Remove every point."""
+
+    def flush(self) -> None:
+        """Make all that was written survive a power cut as well as a kill."""
+
+    def close(self) -> None:
+        """Let go of files, locks and threads; safe to call twice."""

@@ -1,0 +1,225 @@
+"""The steps of one recall: filter, two legs, union, context, score, cut.
+
+Both legs see only the rows of the named scopes that satisfy the filter. Their candidates are united,
+so neither leg can hide what only the other finds; the turns around a candidate join, because an
+answer often stands beside the turn that shares words with the question. What is scored how is in
+`memkit_core.recall.ranking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+
+from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.errors import ModelError
+from memkit_core.filters import Condition, Filter, Op, conjunction
+from memkit_core.indexing import Indexer
+from memkit_core.models import (
+    MEMORIES,
+    MESSAGES,
+    MemoryRecord,
+    RecallResult,
+    RecordType,
+    ScoredRecord,
+    Signals,
+    Status,
+    Target,
+)
+from memkit_core.ports import Candidate, RecordStore, Vector
+from memkit_core.recall.ranking import (
+    Pool,
+    Ranking,
+    Scored,
+    by_other_speaker,
+    ends_in_question,
+    score_pool,
+)
+from memkit_core.scope import Scope, ScopeKind
+from memkit_core.text.clean import normal_form
+from memkit_core.text.tokenizer import keyword_terms
+from memkit_core.times import to_ms
+
+_DAY_MS = 86_400_000
+_TALKING = (ScopeKind.SESSION, ScopeKind.USER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallQuery:
+    """A checked question to `Recall.run`; see `Memory.recall` for the meaning of each field."""
+
+    text: str
+    scopes: tuple[Scope, ...]
+    top_k: int
+    where: Filter | None
+    types: tuple[RecordType, ...]
+    statuses: tuple[Status, ...]
+    include_messages: bool
+    ranking: Ranking
+    candidates: int
+    now: datetime
+
+    @property
+    def condition(self) -> Filter:
+        """Everything a row must satisfy besides belonging to a named scope."""
+        statuses = Condition(("status",), Op.IN, [status.value for status in self.statuses])
+        types = Condition(("type",), Op.IN, [kind.value for kind in self.types]) if self.types else None
+        return conjunction(statuses, types, self.where) or statuses
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What is read, narrow scopes first; a session whose user is named too is read once."""
+        memories = [Target(scope=scope, space=MEMORIES) for scope in self.scopes]
+        talks = [
+            Target(scope=scope, space=MESSAGES)
+            for scope in self.scopes
+            if self.include_messages and scope.kind in _TALKING and scope.parent not in self.scopes
+        ]
+        return (*memories, *talks)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """One target's candidates, with what each leg said of them."""
+
+    target: Target
+    candidates: list[Candidate]
+    counts: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    keyword: dict[UUID, float] = field(default_factory=dict)
+    cosine: dict[UUID, float] = field(default_factory=dict)
+
+
+class Recall:
+    """Runs recalls over a store, its index and an embedder. Thread-safe."""
+
+    def __init__(self, store: RecordStore, embedder: CheckedEmbedder, indexer: Indexer) -> None:
+        """Read from these."""
+        self._store = store
+        self._embedder = embedder
+        self._indexer = indexer
+
+    def run(self, query: RecallQuery) -> RecallResult:
+        """The hits of `query`, best first."""
+        if not query.text.strip():
+            return RecallResult()
+        missing: set[str] = set()
+        vector = self._embedded(query, missing)
+        found = [self._gather(query, target, vector, missing) for target in query.targets]
+        found = [one for one in found if one.candidates]
+        if not found:
+            return RecallResult(missing=frozenset(missing))
+        scored = _scored(query, found)
+        return self._hits(query, found, scored, frozenset(missing))
+
+    def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
+        if query.ranking.dense <= 0:
+            return None
+        try:
+            return self._embedder.embed_query(query.text)
+        except ModelError:
+            # Documented degradation: the keyword leg answers, the result says what was missing.
+            missing.add("dense")
+            return None
+
+    def _gather(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> _Found:
+        where, limit = query.condition, query.candidates
+        keyword: dict[UUID, float] = {}
+        if query.ranking.keyword > 0:
+            hits = self._store.keywords.search(target, query.text, where=where, now=query.now, limit=limit)
+            keyword = {hit.point_id: hit.score for hit in hits}
+        cosine: dict[UUID, float] = {}
+        if vector is not None:
+            answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
+            cosine = {hit.point_id: hit.cosine for hit in answer.hits}
+            missing |= answer.missing
+        candidates = self._store.records.candidates(
+            target, list(keyword | cosine), radius=query.ranking.passage_radius, where=where, now=query.now
+        )
+        counts = self._store.keywords.counts(target, query.text, candidates)
+        return _Found(target=target, candidates=candidates, counts=counts, keyword=keyword, cosine=cosine)
+
+    def _hits(
+        self, query: RecallQuery, found: Sequence[_Found], scored: Scored, missing: frozenset[str]
+    ) -> RecallResult:
+        rows = [(one, candidate) for one in found for candidate in one.candidates]
+        order = [int(i) for i in np.argsort(-scored.score, kind="stable") if scored.score[i] > 0]
+        hits: list[ScoredRecord] = []
+        texts: set[str] = set()
+        ahead = 0
+        while ahead < len(order) and len(hits) < query.top_k:
+            chosen = order[ahead : ahead + query.top_k + 10]
+            ahead += len(chosen)
+            records = self._fetched([rows[i] for i in chosen])
+            for i in chosen:
+                one, candidate = rows[i]
+                record = records.get(candidate.point_id)
+                if record is None or (len(found) > 1 and _repeats(record, texts)):
+                    continue
+                hits.append(_hit(record, one, candidate, scored, i))
+        truncated = len(hits) > query.top_k or ahead < len(order)
+        return RecallResult(hits=tuple(hits[: query.top_k]), missing=missing, truncated=truncated)
+
+    def _fetched(self, rows: Sequence[tuple[_Found, Candidate]]) -> dict[UUID, MemoryRecord]:
+        wanted: dict[Target, list[UUID]] = {}
+        for one, candidate in rows:
+            wanted.setdefault(one.target, []).append(candidate.point_id)
+        return {
+            record.point_id: record
+            for target, points in wanted.items()
+            for record in self._store.records.fetch(target, points)
+        }
+
+
+def _repeats(record: MemoryRecord, texts: set[str]) -> bool:
+    """Whether a memory with the same words was already returned, from another scope perhaps."""
+    if record.space != MEMORIES:
+        return False
+    text = normal_form(record.content)
+    seen = text in texts
+    texts.add(text)
+    return seen
+
+
+def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
+    candidates = [candidate for one in found for candidate in one.candidates]
+    terms = keyword_terms(query.text)
+    since = np.array([candidate.since for candidate in candidates], np.float64)
+    names = {c.speaker: keyword_terms(c.speaker) for c in candidates if c.speaker is not None}
+    pool = Pool(
+        keyword=np.array([one.keyword.get(c.point_id, 0.0) for one in found for c in one.candidates]),
+        cosine=np.array([one.cosine.get(c.point_id, np.nan) for one in found for c in one.candidates]),
+        counts=np.concatenate([one.counts for one in found]),
+        totals=np.array([c.length for c in candidates], np.float64),
+        session=np.array([c.session for c in candidates], np.int64),
+        position=np.array([c.position for c in candidates], np.int64),
+        other_speaker=by_other_speaker(terms, [c.speaker for c in candidates], names),
+        asks=np.array([ends_in_question(c.ending, c.role) for c in candidates], bool),
+        dated=np.zeros(len(candidates)),
+        age_days=(to_ms(query.now) - since) / _DAY_MS,
+        importance=np.array([c.importance for c in candidates]),
+    )
+    return score_pool(pool, query.ranking)
+
+
+_LIFTS = ("neighbour", "passage", "session", "date", "newer")
+
+
+def _hit(record: MemoryRecord, one: _Found, candidate: Candidate, scored: Scored, row: int) -> ScoredRecord:
+    cosine = one.cosine.get(candidate.point_id)
+    signals = {name: float(values[row]) for name, values in scored.signals.items()}
+    return ScoredRecord(
+        record=record,
+        score=float(scored.score[row]),
+        signals=Signals(
+            similarity=None if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0),
+            keyword=one.keyword.get(candidate.point_id),
+            relevance=signals["relevance"],
+            importance=record.importance,
+            recency=signals["recency"],
+            lifts={name: signals[name] for name in _LIFTS if signals.get(name)},
+        ),
+    )

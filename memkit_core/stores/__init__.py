@@ -1,0 +1,1 @@
+"""Record stores: where memory is kept for good."""

@@ -1,0 +1,5 @@
+"""The record store in one SQLite file."""
+
+from memkit_core.stores.sqlite.store import SQLiteStore
+
+__all__ = ["SQLiteStore"]

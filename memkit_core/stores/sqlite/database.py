@@ -1,0 +1,281 @@
+"""Connections, transactions and checkpoints: how memkit uses one SQLite file safely.
+
+- Every write transaction of every process takes one `flock` first, and checkpoints run only under
+  it with `wal_autocheckpoint` off: SQLite before 3.51.3 can lose a commit when a checkpoint races
+  it (https://sqlite.org/wal.html, "the WAL-reset bug").
+- Connections are pooled, not tied to threads, so any thread may call at any time.
+- A forked child never touches an inherited connection (https://sqlite.org/howtocorrupt.html §2.6).
+- The file, `-wal` and `-shm` are never opened by other means than SQLite while it is open: closing
+  such a descriptor would drop SQLite's own locks. Sizes come from `os.stat`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memkit_core.errors import (
+    BackendError,
+    BackendTimeoutError,
+    BackendUnavailableError,
+    ClosedError,
+    ConfigError,
+    SchemaError,
+)
+from memkit_core.locks import ProcessLock, ThreadLock
+from memkit_core.stores.sqlite.schema import version
+
+OLDEST_SQLITE = (3, 40, 0)
+_NETWORK_TYPES = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "fuse.sshfs", "fuse.glusterfs", "lustre"}
+)
+
+# Connections that a forked child inherited: kept referenced so that nothing ever closes them.
+_inherited: list[sqlite3.Connection] = []
+
+
+class Database:
+    """A pool of connections to one file, and its transactions. Safe from all threads and after fork."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_timeout: float,
+        synchronous: str,
+        checkpoint_bytes: int,
+        prepare: Callable[[sqlite3.Connection], None],
+    ) -> None:
+        """Open or create `path`; `prepare` is run on every new connection."""
+        check_sqlite_version(sqlite3.sqlite_version_info)
+        check_place(path)
+        self.path = path
+        self._busy_timeout = busy_timeout
+        self._synchronous = synchronous
+        self._checkpoint_bytes = checkpoint_bytes
+        self._prepare = prepare
+        self._lock = ProcessLock(path.with_name(path.name + ".lock"))
+        self._idle: list[sqlite3.Connection] = []
+        self._mutex = ThreadLock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reading; each statement sees one consistent state."""
+        connection = self._take()
+        try:
+            with translated("read"):
+                yield connection
+        finally:
+            self._give_back(connection)
+
+    @contextmanager
+    def write(self, operation: str) -> Iterator[sqlite3.Connection]:
+        """One write transaction: committed at the end of the block, rolled back on any exception.
+
+        Raises:
+            BackendTimeoutError: another process or thread kept writing for `busy_timeout` seconds.
+            BackendUnavailableError: disk full, read-only, or an I/O error; nothing was changed.
+        """
+        with self._exclusive(operation):
+            connection = self._take()
+            try:
+                with translated(operation):
+                    connection.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield connection
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                        raise
+                    if self._wal_bytes() > self._checkpoint_bytes:
+                        _checkpoint(connection)
+            finally:
+                self._give_back(connection)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose statements all see the same state."""
+        with self.connection() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
+        with self._exclusive("checkpoint"), self.connection() as connection:
+            return _checkpoint(connection)
+
+    def close(self) -> None:
+        """Checkpoint, so that the one file is whole, and close; safe to call twice."""
+        if self._closed:
+            return
+        self._after_fork()
+        try:
+            # Closing the last connection checkpoints too, so it happens under the lock as well.
+            with self._exclusive("close"), translated("close"):
+                self._close_idle()
+        finally:
+            self._closed = True
+            self._close_idle()
+            self._lock.close()
+
+    def _close_idle(self) -> None:
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        if idle and not self._closed:
+            _checkpoint(idle[0])
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _exclusive(self, operation: str) -> Iterator[None]:
+        self._after_fork()
+        with self._lock.hold(self._busy_timeout) as taken:
+            if not taken:
+                raise BackendTimeoutError(
+                    f"another writer held {self._lock.path.name} for {self._busy_timeout:g} s; try again, "
+                    "or raise Config.busy_timeout",
+                    backend="sqlite",
+                    operation=operation,
+                )
+            yield
+
+    def _take(self) -> sqlite3.Connection:
+        self._after_fork()
+        if self._closed:
+            raise ClosedError(f"{self.path.name} was closed; open the memory again")
+        with self._mutex:
+            if self._idle:
+                return self._idle.pop()
+        with translated("open"):
+            return self._connect()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._mutex:
+            if not self._closed and self._pid == os.getpid():
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            # Looked at before anything is set: a file that is not ours must stay as it is.
+            version(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -8000")
+            connection.execute("PRAGMA secure_delete = FAST")
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _after_fork(self) -> None:
+        if self._pid == os.getpid():
+            return
+        _inherited.extend(self._idle)
+        self._idle, self._pid = [], os.getpid()
+
+    def _wal_bytes(self) -> int:
+        try:
+            return self.path.with_name(self.path.name + "-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+
+def _checkpoint(connection: sqlite3.Connection) -> bool:
+    # TRUNCATE waits for readers as long as the busy timeout; with 0 it gives up at once and the
+    # next writer tries again, instead of holding up all writers behind one long read.
+    (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
+        blocked = 1
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(timeout)}")
+    return not blocked
+
+
+_ERRORS: dict[int, type[BackendError]] = {
+    sqlite3.SQLITE_BUSY: BackendTimeoutError,
+    sqlite3.SQLITE_LOCKED: BackendTimeoutError,
+    sqlite3.SQLITE_FULL: BackendUnavailableError,
+    sqlite3.SQLITE_IOERR: BackendUnavailableError,
+    sqlite3.SQLITE_CANTOPEN: BackendUnavailableError,
+    sqlite3.SQLITE_READONLY: BackendUnavailableError,
+    sqlite3.SQLITE_PERM: BackendUnavailableError,
+    sqlite3.SQLITE_NOMEM: BackendUnavailableError,
+    sqlite3.SQLITE_NOTADB: SchemaError,
+    sqlite3.SQLITE_CORRUPT: SchemaError,
+    sqlite3.SQLITE_SCHEMA: SchemaError,
+}
+
+
+@contextmanager
+def translated(operation: str) -> Iterator[None]:
+    """Turn the driver's errors into memkit's; the original stays as the cause."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        known = BackendError if code is None else _ERRORS.get(code & 0xFF, BackendError)
+        raise known(str(error), backend="sqlite", operation=operation) from error
+
+
+def check_sqlite_version(version: tuple[int, ...]) -> None:
+    """Refuse an SQLite older than 3.40."""
+    if version < OLDEST_SQLITE:
+        raise ConfigError(
+            f"memkit needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, this Python has "
+            f"{'.'.join(map(str, version))}; use a newer Python build"
+        )
+
+
+def check_place(path: Path) -> None:
+    """Refuse a folder that is missing or lies on a network file system, where WAL is not safe."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"cannot open {path}: the folder {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise ConfigError(f"cannot open {path}: it is a folder; give a file name inside it")
+    kind = _file_system(path.parent)
+    if kind in _NETWORK_TYPES:
+        raise ConfigError(
+            f"cannot open {path}: {path.parent} is on a network file system ({kind}), where SQLite's "
+            "write-ahead log can lose data; use a local folder"
+        )
+
+
+def _file_system(folder: Path) -> str | None:
+    """The type of the file system that holds `folder`, None where it cannot be told."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    best, kind = "", None
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split(" ")[4].encode().decode("unicode_escape")
+        if folder.is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, right.split(" ")[0]
+    return kind

@@ -1,0 +1,216 @@
+"""`MessageLog` over SQLite."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from memkit_core.jsonvalues import canonical_json
+from memkit_core.models import DeleteReceipt, MemoryRecord, Message, Role, Session, ToolCall
+from memkit_core.scope import Scope
+from memkit_core.sequences import chunked
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.rows import marks
+from memkit_core.stores.sqlite.scopes import drop_unused_scopes, ensure_scope, find_scope, read_scope
+from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
+from memkit_core.times import from_ms, to_ms
+
+_COLUMNS = (
+    "position", "id", "role", "text", "speaker", "tool_calls", "tool_call_id", "created_at",
+    "agent_id", "parent_agent_id", "metadata", "payload", "format", "indexed",
+)  # fmt: skip
+_INSERT = f"INSERT INTO messages(scope_id, {', '.join(_COLUMNS)}) VALUES ({marks(1 + len(_COLUMNS))})"
+_UPDATE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in _COLUMNS)} WHERE scope_id = ? AND id = ?"
+_SESSION = "SELECT s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata FROM sessions n JOIN scopes s ON s.id = n.scope_id"
+
+
+class SQLiteLog:
+    """Sessions and messages of one file."""
+
+    def __init__(self, database: Database) -> None:
+        """Read and write in `database`."""
+        self._database = database
+
+    def append(
+        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+    ) -> list[Message]:
+        """See `MessageLog.append`."""
+        if not messages:
+            return []
+        newest = {message.id: message for message in messages}
+        turn_of = {turn.id: turn for turn in turns}
+        with self._database.write("append messages") as connection:
+            scope_id = ensure_scope(connection, session)
+            next_position = _open_session(connection, scope_id, now)
+            first_new, stored = next_position, dict[str | None, Message]()
+            for message in newest.values():
+                placed = _write_message(connection, scope_id, message, next_position, now)
+                next_position = max(next_position, placed + 1)
+                stored[message.id] = _placed(message, session, placed, now)
+                _write_turn(connection, scope_id, message, turn_of.get(message.id or ""), placed)
+            connection.execute(
+                "UPDATE sessions SET next_position = ?, updated_at = max(updated_at, ?), "
+                "messages = messages + ? WHERE scope_id = ?",
+                (next_position, to_ms(now), next_position - first_new, scope_id),
+            )
+        return [stored[message.id] for message in messages]
+
+    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
+        """See `MessageLog.read`."""
+        with self._database.snapshot() as connection:
+            scope_id = find_scope(connection, session)
+            if scope_id is None:
+                return []
+            rows = connection.execute(
+                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND position < ? "
+                "ORDER BY position DESC LIMIT ?",
+                (scope_id, 2**62 if before is None else before, -1 if last is None else last),
+            ).fetchall()
+        return [_read_message(row, session) for row in reversed(rows)]
+
+    def system_messages(self, session: Scope) -> list[Message]:
+        """See `MessageLog.system_messages`."""
+        with self._database.snapshot() as connection:
+            scope_id = find_scope(connection, session)
+            rows = connection.execute(
+                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND role = 'system' "
+                "ORDER BY position",
+                (scope_id,),
+            ).fetchall()
+        return [_read_message(row, session) for row in rows]
+
+    def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+        """See `MessageLog.delete`."""
+        with self._database.write("delete messages") as connection:
+            scope_id = find_scope(connection, session)
+            if scope_id is None:
+                return DeleteReceipt()
+            receipt = DeleteReceipt()
+            for chunk in chunked(list(dict.fromkeys(ids)), 500):
+                chosen = f"id IN ({marks(len(chunk))})"
+                turns = delete_records(
+                    connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
+                )
+                removed = connection.execute(
+                    f"DELETE FROM messages WHERE scope_id = ? AND {chosen}",
+                    (scope_id, *chunk),
+                ).rowcount
+                receipt = summed(receipt, turns, DeleteReceipt(messages=removed))
+            connection.execute(
+                "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
+            )
+            drop_unused_scopes(connection)
+        return receipt
+
+    def clear(self, session: Scope) -> DeleteReceipt:
+        """See `MessageLog.clear`."""
+        with self._database.write("clear session") as connection:
+            scope_id = find_scope(connection, session)
+            return DeleteReceipt() if scope_id is None else delete_sessions(connection, [scope_id])
+
+    def session(self, session: Scope) -> Session | None:
+        """See `MessageLog.session`."""
+        with self._database.snapshot() as connection:
+            row = connection.execute(f"{_SESSION} WHERE s.digest = ?", (session.digest,)).fetchone()
+        return None if row is None else _read_session(row)
+
+    def sessions(self, user: Scope) -> list[Session]:
+        """See `MessageLog.sessions`."""
+        with self._database.snapshot() as connection:
+            user_id = find_scope(connection, user)
+            rows = connection.execute(
+                f"{_SESSION} WHERE s.parent_id = ? ORDER BY n.updated_at DESC, n.scope_id DESC", (user_id,)
+            ).fetchall()
+        return [_read_session(row) for row in rows]
+
+
+def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> int:
+    connection.execute(
+        "INSERT OR IGNORE INTO sessions(scope_id, metadata, created_at, updated_at) VALUES (?, '{}', ?, ?)",
+        (scope_id, to_ms(now), to_ms(now)),
+    )
+    (position,) = connection.execute(
+        "SELECT next_position FROM sessions WHERE scope_id = ?", (scope_id,)
+    ).fetchone()
+    return int(position)
+
+
+def _write_message(
+    connection: sqlite3.Connection, scope_id: int, message: Message, next_position: int, now: datetime
+) -> int:
+    row = connection.execute(
+        "SELECT position, created_at FROM messages WHERE scope_id = ? AND id = ?", (scope_id, message.id)
+    ).fetchone()
+    if row is None:
+        said = to_ms(message.created_at or now)
+        connection.execute(_INSERT, [scope_id, *_message_values(message, next_position, said)])
+        return next_position
+    position, said = row
+    if message.created_at is not None:
+        said = to_ms(message.created_at)
+    connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
+    return int(position)
+
+
+def _write_turn(
+    connection: sqlite3.Connection, scope_id: int, message: Message, turn: MemoryRecord | None, position: int
+) -> None:
+    if turn is not None:
+        write_record(connection, turn, position=position)
+    else:
+        delete_records(
+            connection, "r.scope_id = ? AND r.space = 'messages' AND r.id = ?", (scope_id, message.id)
+        )
+
+
+def _message_values(message: Message, position: int, said: int) -> list[object]:
+    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
+    return [
+        position, message.id, message.role.value, message.text, message.speaker,
+        json.dumps(calls, ensure_ascii=False), message.tool_call_id, said, message.agent_id,
+        message.parent_agent_id, canonical_json(dict(message.metadata)),
+        json.dumps(message.payload, ensure_ascii=False), message.format, message.indexed,
+    ]  # fmt: skip
+
+
+def _placed(message: Message, session: Scope, position: int, now: datetime) -> Message:
+    return dataclasses.replace(
+        message, session=session, position=position, created_at=message.created_at or now
+    )
+
+
+def _read_message(row: Sequence[object], session: Scope) -> Message:
+    values: Mapping[str, object] = dict(zip(_COLUMNS, row, strict=True))
+    calls = json.loads(str(values["tool_calls"]))
+    return Message(
+        session=session,
+        position=values["position"],  # type: ignore[arg-type]  # typed by the schema, as are the others
+        id=values["id"],  # type: ignore[arg-type]
+        role=Role(str(values["role"])),
+        text=values["text"],  # type: ignore[arg-type]
+        speaker=values["speaker"],  # type: ignore[arg-type]
+        tool_calls=tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls),
+        tool_call_id=values["tool_call_id"],  # type: ignore[arg-type]
+        created_at=from_ms(values["created_at"]),  # type: ignore[arg-type]
+        agent_id=values["agent_id"],  # type: ignore[arg-type]
+        parent_agent_id=values["parent_agent_id"],  # type: ignore[arg-type]
+        metadata=json.loads(str(values["metadata"])),
+        payload=json.loads(str(values["payload"])),
+        format=values["format"],  # type: ignore[arg-type]
+        indexed=None if values["indexed"] is None else bool(values["indexed"]),
+    )
+
+
+def _read_session(row: Sequence[object]) -> Session:
+    path, created, updated, messages, title, metadata = row
+    return Session(
+        scope=read_scope(str(path)),
+        created_at=from_ms(created),  # type: ignore[arg-type]  # typed by the schema, as are the others
+        updated_at=from_ms(updated),  # type: ignore[arg-type]
+        messages=messages,  # type: ignore[arg-type]
+        title=title,  # type: ignore[arg-type]
+        metadata=json.loads(str(metadata)),
+    )

@@ -1,0 +1,125 @@
+"""`Outbox` over SQLite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from memkit_core.models import Target
+from memkit_core.ports import OutboxEntry, OutboxState, Pending
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.rows import SELECT_RECORD, marks, read_record
+from memkit_core.stores.sqlite.scopes import find_place
+from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
+from memkit_core.times import from_ms, to_ms
+
+# Numbers travel as one JSON list, so that a long list is one bound value and one cached statement.
+_LISTED = "(SELECT value FROM json_each(?))"
+
+
+class SQLiteOutbox:
+    """The changes that the vector index has not confirmed."""
+
+    def __init__(self, database: Database) -> None:
+        """Read and write in `database`."""
+        self._database = database
+
+    def due(
+        self,
+        *,
+        now: datetime,
+        limit: int,
+        exclude: Sequence[int] = (),
+        points: Sequence[UUID] | None = None,
+    ) -> list[OutboxEntry]:
+        """See `Outbox.due`."""
+        wanted = "1" if points is None else f"o.point_id IN ({marks(len(points))})"
+        with self._database.connection() as connection:
+            rows = connection.execute(
+                f"SELECT o.number, o.point_id, o.attempts, v.vector, r.seq, {SELECT_RECORD} FROM outbox o "
+                f"LEFT JOIN records r ON r.seq = o.seq "
+                f"LEFT JOIN vectors v ON v.seq = o.seq AND v.vector_space_id = {IN_USE} "
+                f"WHERE o.retry_at <= ? AND o.number NOT IN {_LISTED} AND {wanted} ORDER BY o.number LIMIT ?",
+                (to_ms(now), json.dumps(list(exclude)), *(point.bytes for point in points or ()), limit),
+            ).fetchall()
+        return [
+            OutboxEntry(
+                number=number,
+                point_id=UUID(bytes=point),
+                attempts=attempts,
+                record=None if seq is None else read_record(rest),
+                vector=None if vector is None else read_vector(vector),
+            )
+            for number, point, attempts, vector, seq, *rest in rows
+        ]
+
+    def pending(self, target: Target) -> list[Pending]:
+        """See `Outbox.pending`."""
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            if place is None:
+                return []
+            rows = connection.execute(
+                "SELECT o.number, o.point_id, EXISTS (SELECT 1 FROM vectors v WHERE v.seq = o.seq "
+                f"AND v.vector_space_id = {IN_USE}) FROM outbox o WHERE o.partition_id = ?",
+                (place.partition_id,),
+            ).fetchall()
+        return [
+            Pending(number=number, point_id=UUID(bytes=point), embedded=bool(embedded))
+            for number, point, embedded in rows
+        ]
+
+    def mark_synced(self, numbers: Sequence[int]) -> None:
+        """See `Outbox.mark_synced`."""
+        if not numbers:
+            return
+        with self._database.write("confirm outbox") as connection:
+            connection.execute(
+                f"DELETE FROM outbox WHERE number IN {_LISTED}",
+                (json.dumps(list(numbers)),),
+            )
+            connection.execute(
+                "INSERT INTO meta VALUES ('synced_through', :n) ON CONFLICT (key) DO UPDATE "
+                "SET value = max(CAST(value AS INTEGER), CAST(:n AS INTEGER))",
+                {"n": max(numbers)},
+            )
+
+    def synced_through(self) -> int:
+        """See `Outbox.synced_through`."""
+        with self._database.connection() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'synced_through'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def mark_failed(self, numbers: Sequence[int], error: str, *, retry_at: datetime) -> None:
+        """See `Outbox.mark_failed`."""
+        if numbers:
+            with self._database.write("note outbox failure") as connection:
+                connection.execute(
+                    f"UPDATE outbox SET attempts = attempts + 1, last_error = ?, retry_at = ? "
+                    f"WHERE number IN {_LISTED}",
+                    (error, to_ms(retry_at), json.dumps(list(numbers))),
+                )
+
+    def retry(self) -> None:
+        """See `Outbox.retry`."""
+        with self._database.write("retry outbox") as connection:
+            connection.execute("UPDATE outbox SET retry_at = 0, attempts = 0 WHERE retry_at > 0")
+
+    def state(self, *, max_attempts: int) -> OutboxState:
+        """See `Outbox.state`."""
+        with self._database.snapshot() as connection:
+            length, oldest, failed = connection.execute(
+                "SELECT count(*), min(enqueued_at), coalesce(sum(attempts >= ?), 0) FROM outbox",
+                (max_attempts,),
+            ).fetchone()
+            error = connection.execute(
+                "SELECT last_error FROM outbox WHERE last_error IS NOT NULL ORDER BY retry_at DESC LIMIT 1"
+            ).fetchone()
+        return OutboxState(
+            length=length,
+            oldest=None if oldest is None else from_ms(oldest),
+            failed=failed,
+            last_error=None if error is None else error[0],
+        )

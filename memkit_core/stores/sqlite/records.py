@@ -1,0 +1,204 @@
+"""`RecordTable` over SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from memkit_core.filters import Filter
+from memkit_core.models import DeleteReceipt, MemoryRecord, RecordPage, Target
+from memkit_core.ports import Candidate, ListQuery
+from memkit_core.scope import Scope, ScopeKind
+from memkit_core.sequences import chunked
+from memkit_core.stores.checks import check_scopes
+from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.filters import Parameters, compile_filter
+from memkit_core.stores.sqlite.rows import (
+    SELECT_CANDIDATE,
+    SELECT_RECORD,
+    VISIBLE,
+    marks,
+    read_candidate,
+    read_record,
+)
+from memkit_core.stores.sqlite.scopes import Place, drop_unused_scopes, find_place, find_scope
+from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
+from memkit_core.times import to_ms
+
+# A statement binds at most 32,766 values; smaller chunks also keep the statement cache useful.
+_CHUNK = 500
+
+
+_CANDIDATES = f"""
+WITH chosen AS (
+  SELECT seq, scope_id, position FROM records WHERE point_id IN ({{points}})
+), wanted(seq) AS (
+  SELECT seq FROM chosen
+  UNION
+  SELECT n.seq FROM chosen CROSS JOIN records n ON n.scope_id = chosen.scope_id
+    AND n.position BETWEEN chosen.position - :radius AND chosen.position + :radius
+)
+SELECT {SELECT_CANDIDATE} FROM wanted CROSS JOIN records r ON r.seq = wanted.seq
+WHERE {{place}} AND {VISIBLE} AND {{where}}
+"""
+
+
+class SQLiteRecords:
+    """The records of every space in one file."""
+
+    def __init__(self, database: Database) -> None:
+        """Read and write in `database`."""
+        self._database = database
+
+    def put(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        """See `RecordTable.put`."""
+        check_scopes(scope, records)
+        newest = {(record.space, record.id): record for record in records}
+        with self._database.write("put") as connection:
+            stored = {key: write_record(connection, record) for key, record in newest.items()}
+        return [stored[record.space, record.id] for record in records]
+
+    def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
+        """See `RecordTable.get`."""
+        wanted = list(dict.fromkeys(ids))
+        found: dict[str, MemoryRecord] = {}
+        with self._database.snapshot() as connection:
+            scope_id = find_scope(connection, scope)
+            for chunk in chunked(wanted, _CHUNK) if scope_id is not None else ():
+                rows = connection.execute(
+                    f"SELECT {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.space = ? "
+                    f"AND r.id IN ({marks(len(chunk))})",
+                    (scope_id, space, *chunk),
+                )
+                found.update((record.id, record) for record in map(read_record, rows))
+        return [found[i] for i in wanted if i in found and found[i].is_visible_at(now)]
+
+    def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
+        """See `RecordTable.delete`."""
+        with self._database.write("delete") as connection:
+            scope_id = find_scope(connection, scope)
+            if scope_id is None:
+                return DeleteReceipt()
+            receipts = [
+                delete_records(
+                    connection,
+                    f"r.scope_id = ? AND r.space = ? AND r.id IN ({marks(len(chunk))})",
+                    (scope_id, space, *chunk),
+                )
+                for chunk in chunked(list(dict.fromkeys(ids)), _CHUNK)
+            ]
+            drop_unused_scopes(connection)
+        return summed(*receipts)
+
+    def delete_scope(self, scope: Scope) -> DeleteReceipt:
+        """See `RecordTable.delete_scope`."""
+        with self._database.write("delete scope") as connection:
+            scope_id = find_scope(connection, scope)
+            if scope_id is None:
+                return DeleteReceipt()
+            return _delete_scopes(connection, _with_descendants(connection, scope, scope_id))
+
+    def delete_everything(self) -> DeleteReceipt:
+        """See `RecordTable.delete_everything`."""
+        with self._database.write("delete everything") as connection:
+            ids = [row[0] for row in connection.execute("SELECT id FROM scopes")]
+            return _delete_scopes(connection, ids)
+
+    def candidates(
+        self, target: Target, points: Sequence[UUID], *, radius: int, where: Filter | None, now: datetime
+    ) -> list[Candidate]:
+        """See `RecordTable.candidates`."""
+        parameters = Parameters()
+        filtered = compile_filter(where, parameters)
+        found: dict[int, Candidate] = {}
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            for chunk in chunked(list(points), _CHUNK) if place is not None else ():
+                assert isinstance(place, Place)
+                names = ", ".join(f":p{i}" for i in range(len(chunk)))
+                rows = connection.execute(
+                    _CANDIDATES.format(points=names, place=place.sql, where=filtered),
+                    {f"p{i}": point.bytes for i, point in enumerate(chunk)}
+                    | place.parameters
+                    | parameters.values
+                    | {"now": to_ms(now), "radius": radius},
+                )
+                found.update((row[1], read_candidate(row)) for row in rows)
+        return list(found.values())
+
+    def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
+        """See `RecordTable.fetch`."""
+        found: list[MemoryRecord] = []
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            for chunk in chunked(list(points), _CHUNK) if place is not None else ():
+                assert isinstance(place, Place)
+                names = ", ".join(f":p{i}" for i in range(len(chunk)))
+                rows = connection.execute(
+                    f"SELECT {SELECT_RECORD} FROM records r WHERE r.point_id IN ({names}) AND {place.sql}",
+                    {f"p{i}": point.bytes for i, point in enumerate(chunk)} | place.parameters,
+                )
+                found.extend(map(read_record, rows))
+        return found
+
+    # Last, because its name hides the built-in type from what follows in the class.
+    def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:
+        """See `RecordTable.list`."""
+        column = check_order(query.order)
+        value = f"COALESCE(r.{column}, 0)" if column == "last_accessed_at" else f"r.{column}"
+        parameters = Parameters()
+        conditions = [*_listing(query, parameters), VISIBLE, compile_filter(query.where, parameters)]
+        if query.cursor is not None:
+            last, seq = read_cursor(query.cursor, column)
+            conditions.append(f"({value}, r.seq) < ({parameters.add(last)}, {parameters.add(seq)})")
+        with self._database.snapshot() as connection:
+            place = find_place(connection, Target(scope=scope, space=query.space))
+            if place is None:
+                return RecordPage(records=())
+            rows = connection.execute(
+                f"SELECT {value}, r.seq, {SELECT_RECORD} FROM records r "
+                f"WHERE {' AND '.join([place.sql, *conditions])} "
+                f"ORDER BY {value} DESC, r.seq DESC LIMIT {parameters.add(query.limit + 1)}",
+                {**place.parameters, **parameters.values, "now": to_ms(now)},
+            ).fetchall()
+        more = len(rows) > query.limit
+        rows = rows[: query.limit]
+        cursor = write_cursor(column, rows[-1][0], rows[-1][1]) if more else None
+        return RecordPage(records=tuple(read_record(row[2:]) for row in rows), cursor=cursor)
+
+
+def _listing(query: ListQuery, parameters: Parameters) -> list[str]:
+    conditions = [_among("r.status", [status.value for status in query.statuses], parameters)]
+    if query.types:
+        conditions.append(_among("r.type", [kind.value for kind in query.types], parameters))
+    for tag in query.tags:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM record_tags t WHERE t.scope_id = r.scope_id "
+            f"AND t.tag = {parameters.add(tag)} AND t.seq = r.seq)"
+        )
+    if query.since is not None:
+        conditions.append(f"r.created_at >= {parameters.add(to_ms(query.since))}")
+    if query.until is not None:
+        conditions.append(f"r.created_at < {parameters.add(to_ms(query.until))}")
+    return conditions
+
+
+def _among(column: str, values: Sequence[str], parameters: Parameters) -> str:
+    return f"{column} IN ({', '.join(parameters.add(value) for value in values)})"
+
+
+def _with_descendants(connection: sqlite3.Connection, scope: Scope, scope_id: int) -> list[int]:
+    if scope.kind is not ScopeKind.USER:
+        return [scope_id]
+    children = connection.execute("SELECT id FROM scopes WHERE parent_id = ?", (scope_id,)).fetchall()
+    return [scope_id, *(row[0] for row in children)]
+
+
+def _delete_scopes(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
+    receipts = [
+        delete_records(connection, "r.scope_id = ? AND r.space <> 'messages'", (i,)) for i in scope_ids
+    ]
+    return summed(*receipts, delete_sessions(connection, scope_ids))

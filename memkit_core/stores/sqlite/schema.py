@@ -1,0 +1,200 @@
+"""The tables, and the ordered steps that bring an older file up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+
+from memkit_core.errors import SchemaError
+
+APPLICATION_ID = 0x6D6B6974
+"""`mkit`: tells a memkit file from any other SQLite file."""
+
+_FIRST = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- One row an owner. `digest` is what everything keys on, `path` the readable form it is checked with.
+CREATE TABLE scopes(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  digest BLOB NOT NULL UNIQUE,
+  path TEXT NOT NULL,
+  parent_id INTEGER REFERENCES scopes(id)
+);
+CREATE INDEX scopes_by_parent ON scopes(parent_id) WHERE parent_id IS NOT NULL;
+
+-- The rows that share keyword statistics: one space of one owner.
+CREATE TABLE partitions(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  scope_id INTEGER NOT NULL REFERENCES scopes(id),
+  space TEXT NOT NULL,
+  documents INTEGER NOT NULL DEFAULT 0,
+  terms INTEGER NOT NULL DEFAULT 0,
+  UNIQUE(scope_id, space)
+);
+
+CREATE TABLE records(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  scope_id INTEGER NOT NULL REFERENCES scopes(id),
+  space TEXT NOT NULL,
+  id TEXT NOT NULL,
+  partition_id INTEGER NOT NULL REFERENCES partitions(id),
+  point_id BLOB NOT NULL UNIQUE,
+  content TEXT NOT NULL,
+  type TEXT NOT NULL,
+  key TEXT,
+  importance REAL NOT NULL,
+  pinned INTEGER NOT NULL,
+  status TEXT NOT NULL,
+  tags TEXT NOT NULL,
+  metadata TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  occurred_at INTEGER,
+  last_accessed_at INTEGER,
+  access_count INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER,
+  valid_from INTEGER,
+  valid_until INTEGER,
+  version INTEGER NOT NULL,
+  supersedes TEXT,
+  superseded_by TEXT,
+  agent_id TEXT,
+  source TEXT,
+  confidence REAL,
+  created_in_session_id TEXT,
+  promoted_from_id TEXT,
+  compacted_from_ids TEXT NOT NULL,
+  source_message_ids TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  terms INTEGER NOT NULL DEFAULT 0,
+  -- Only of conversation turns:
+  position INTEGER,
+  speaker TEXT,
+  role TEXT,
+  UNIQUE(scope_id, space, id)
+);
+CREATE INDEX records_by_time ON records(scope_id, space, status, created_at, seq);
+CREATE INDEX records_by_importance ON records(scope_id, space, status, importance, seq);
+CREATE INDEX records_by_expiry ON records(expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX records_by_partition ON records(partition_id, status);
+CREATE INDEX records_by_position ON records(scope_id, position) WHERE position IS NOT NULL;
+
+CREATE TABLE record_tags(
+  scope_id INTEGER NOT NULL, tag TEXT NOT NULL, seq INTEGER NOT NULL REFERENCES records(seq),
+  PRIMARY KEY(scope_id, tag, seq)
+) WITHOUT ROWID;
+CREATE INDEX record_tags_by_record ON record_tags(seq);
+
+-- The keyword leg: which rows hold a term, how often, and how long they are (in terms).
+CREATE TABLE postings(
+  partition_id INTEGER NOT NULL, term INTEGER NOT NULL, seq INTEGER NOT NULL,
+  count INTEGER NOT NULL, length INTEGER NOT NULL,
+  PRIMARY KEY(partition_id, term, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE vector_spaces(
+  id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, model TEXT NOT NULL,
+  revision TEXT NOT NULL, dimension INTEGER NOT NULL, in_use INTEGER NOT NULL
+);
+-- `vector` is little-endian float32; empty when the text held nothing to embed.
+CREATE TABLE vectors(
+  vector_space_id INTEGER NOT NULL REFERENCES vector_spaces(id),
+  seq INTEGER NOT NULL REFERENCES records(seq),
+  vector BLOB NOT NULL,
+  UNIQUE(seq, vector_space_id)
+);
+
+-- Changes the vector index has not confirmed. A newer change of a point replaces the older one and
+-- gets a new number, so that confirming the old one cannot hide it.
+CREATE TABLE outbox(
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  point_id BLOB NOT NULL UNIQUE,
+  seq INTEGER,
+  partition_id INTEGER,
+  enqueued_at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  retry_at INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT
+);
+CREATE INDEX outbox_by_partition ON outbox(partition_id);
+
+CREATE TABLE sessions(
+  scope_id INTEGER PRIMARY KEY REFERENCES scopes(id),
+  title TEXT,
+  metadata TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  messages INTEGER NOT NULL DEFAULT 0,
+  next_position INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE messages(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  scope_id INTEGER NOT NULL REFERENCES sessions(scope_id),
+  position INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  role TEXT NOT NULL,
+  text TEXT NOT NULL,
+  speaker TEXT,
+  tool_calls TEXT NOT NULL,
+  tool_call_id TEXT,
+  created_at INTEGER NOT NULL,
+  agent_id TEXT,
+  parent_agent_id TEXT,
+  metadata TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  format TEXT NOT NULL,
+  indexed INTEGER,
+  UNIQUE(scope_id, position),
+  UNIQUE(scope_id, id)
+);
+CREATE INDEX messages_of_system ON messages(scope_id, position) WHERE role = 'system';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+"""Step n brings a file from version n to n + 1. Never edit a released step; append one."""
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The schema version of the file; 0 when it is empty.
+
+    Raises:
+        SchemaError: it is not memkit's, or was written by a newer memkit.
+    """
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if owner != APPLICATION_ID and tables:
+        raise SchemaError(
+            "this SQLite file is not a memkit store; give another path", backend="sqlite", operation="open"
+        )
+    if found > len(MIGRATIONS):
+        raise SchemaError(
+            f"the file has schema version {found}, this memkit knows up to {len(MIGRATIONS)}; "
+            "run: pip install --upgrade memkit-llm",
+            backend="sqlite",
+            operation="open",
+        )
+    return int(found)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the file to the newest version, inside the caller's write transaction."""
+    found = version(connection)
+    for number, step in enumerate(MIGRATIONS[found:], start=found + 1):
+        for statement in _statements(step):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number}")
+    if found == 0:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("INSERT INTO meta VALUES ('store_id', ?)", (uuid.uuid4().hex,))
+
+
+def _statements(script: str) -> list[str]:
+    # `executescript` would commit the surrounding transaction, so statements are run one by one.
+    statements, lines = [], []
+    for line in script.splitlines():
+        lines.append(line)
+        if sqlite3.complete_statement("\n".join(lines)):
+            statements.append("\n".join(lines))
+            lines = []
+    return statements

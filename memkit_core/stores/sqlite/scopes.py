@@ -1,0 +1,113 @@
+"""Scopes and partitions as rows: from a `Target` to the numbers the other tables key on."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from functools import lru_cache
+
+from memkit_core.errors import SchemaError
+from memkit_core.models import Target
+from memkit_core.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a target's rows are: its partition, and the one scope inside it when narrowed."""
+
+    partition_id: int
+    scope_id: int | None
+
+    @property
+    def sql(self) -> str:
+        """The condition on `records r` that holds for exactly the target's rows."""
+        condition = "r.partition_id = :partition"
+        return condition if self.scope_id is None else f"{condition} AND r.scope_id = :scope"
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The values of `sql`."""
+        return {"partition": self.partition_id, "scope": self.scope_id}
+
+
+def scope_text(scope: Scope) -> str:
+    """The readable form that stands beside a digest."""
+    return json.dumps(scope.path, ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def read_scope(text: str) -> Scope:
+    """The inverse of `scope_text`."""
+    return Scope.from_path(tuple((kind, owner) for kind, owner in json.loads(text)))
+
+
+def find_scope(connection: sqlite3.Connection, scope: Scope) -> int | None:
+    """The number of a scope, None when it owns nothing here."""
+    row = connection.execute("SELECT id, path FROM scopes WHERE digest = ?", (scope.digest,)).fetchone()
+    if row is None:
+        return None
+    if row[1] != scope_text(scope):
+        raise SchemaError(
+            f"the digest of {scope} belongs to {row[1]}; the file is damaged",
+            backend="sqlite",
+            operation="scope look-up",
+        )
+    return int(row[0])
+
+
+def ensure_scope(connection: sqlite3.Connection, scope: Scope) -> int:
+    """The number of a scope, made together with its ancestors when new."""
+    found = find_scope(connection, scope)
+    if found is not None:
+        return found
+    parent = None if scope.parent is None else ensure_scope(connection, scope.parent)
+    cursor = connection.execute(
+        "INSERT INTO scopes(digest, path, parent_id) VALUES (?, ?, ?)",
+        (scope.digest, scope_text(scope), parent),
+    )
+    return _inserted(cursor)
+
+
+def ensure_partition(connection: sqlite3.Connection, target: Target) -> int:
+    """The number of the target's partition, made when new."""
+    scope_id = ensure_scope(connection, target.owner)
+    row = connection.execute(
+        "SELECT id FROM partitions WHERE scope_id = ? AND space = ?", (scope_id, target.space)
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    return _inserted(
+        connection.execute("INSERT INTO partitions(scope_id, space) VALUES (?, ?)", (scope_id, target.space))
+    )
+
+
+def find_place(connection: sqlite3.Connection, target: Target) -> Place | None:
+    """Where the target's rows are, None when there are none."""
+    owner = find_scope(connection, target.owner)
+    scope = find_scope(connection, target.scope) if target.narrowed else owner
+    if owner is None or scope is None:
+        return None
+    row = connection.execute(
+        "SELECT id FROM partitions WHERE scope_id = ? AND space = ?", (owner, target.space)
+    ).fetchone()
+    return None if row is None else Place(int(row[0]), scope if target.narrowed else None)
+
+
+def drop_unused_scopes(connection: sqlite3.Connection) -> None:
+    """Forget owners that own nothing any more, so that a deleted user's id is gone as well."""
+    connection.execute(
+        "DELETE FROM partitions WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.partition_id = partitions.id)"
+    )
+    while connection.execute(
+        """DELETE FROM scopes WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.scope_id = scopes.id)
+             AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.scope_id = scopes.id)
+             AND NOT EXISTS (SELECT 1 FROM partitions p WHERE p.scope_id = scopes.id)
+             AND NOT EXISTS (SELECT 1 FROM scopes c WHERE c.parent_id = scopes.id)"""
+    ).rowcount:
+        pass
+
+
+def _inserted(cursor: sqlite3.Cursor) -> int:
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid

@@ -1,0 +1,84 @@
+"""`SQLiteStore`: the parts of a record store over one file, and its opening and closing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from memkit_core.stores.sqlite import schema
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.filters import register_functions
+from memkit_core.stores.sqlite.keywords import SQLiteKeywords, add_postings
+from memkit_core.stores.sqlite.log import SQLiteLog
+from memkit_core.stores.sqlite.outbox import SQLiteOutbox
+from memkit_core.stores.sqlite.records import SQLiteRecords
+from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
+from memkit_core.stores.sqlite.vectors import SQLiteVectors
+from memkit_core.text.tokenizer import TOKENIZER_VERSION
+
+
+class SQLiteStore:
+    """`RecordStore` in one SQLite file; safe from threads, several processes, fork and SIGKILL.
+
+    A commit survives a killed process; with `synchronous="NORMAL"` a power cut may lose the last
+    commits, with `"FULL"` it does not. After `close` the one file is a complete copy of the store.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        busy_timeout: float = 5.0,
+        synchronous: str = "NORMAL",
+        checkpoint_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        """Open the store at `path`, made or brought up to date as needed.
+
+        Raises:
+            ConfigError: the folder is missing or on a network file system, or SQLite is too old.
+            SchemaError: the file is not memkit's, or a newer memkit wrote it.
+        """
+        self.path = Path(path).absolute()
+        self._database = Database(
+            self.path,
+            busy_timeout=busy_timeout,
+            synchronous=synchronous,
+            checkpoint_bytes=checkpoint_bytes,
+            prepare=register_functions,
+        )
+        self.records = SQLiteRecords(self._database)
+        self.keywords = SQLiteKeywords(self._database)
+        self.vectors = SQLiteVectors(self._database)
+        self.outbox = SQLiteOutbox(self._database)
+        self.log = SQLiteLog(self._database)
+        try:
+            with self._database.write("open") as connection:
+                schema.migrate(connection)
+                _refresh_keywords(connection)
+                row = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()
+        except BaseException:
+            self._database.close()
+            raise
+        self.store_id: str = row[0]
+        self.durable = True
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
+        return self._database.checkpoint()
+
+    def close(self) -> None:
+        """Checkpoint and close; safe to call twice."""
+        self._database.close()
+
+
+def _refresh_keywords(connection: sqlite3.Connection) -> None:
+    """Index all text anew when another version of the tokenizer made the keyword rows."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'tokenizer'").fetchone()
+    if row is not None and row[0] == TOKENIZER_VERSION:
+        return
+    connection.execute("DELETE FROM postings")
+    connection.execute("UPDATE partitions SET documents = 0, terms = 0")
+    rows = connection.execute(f"SELECT r.partition_id, r.seq, {SELECT_RECORD} FROM records r")
+    for partition_id, seq, *rest in rows.fetchall():
+        add_postings(connection, partition_id, seq, read_record(rest).index_text)
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('tokenizer', ?)", (TOKENIZER_VERSION,))

@@ -1,0 +1,137 @@
+"""`VectorTable` over SQLite: the vectors beside the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+
+from memkit_core.errors import ConfigError
+from memkit_core.filters import Filter
+from memkit_core.models import MemoryRecord, Target
+from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
+from memkit_core.sequences import chunked
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.filters import Parameters, compile_filter
+from memkit_core.stores.sqlite.rows import SELECT_RECORD, VISIBLE, read_record
+from memkit_core.stores.sqlite.scopes import find_place
+from memkit_core.times import to_ms
+
+IN_USE = "(SELECT id FROM vector_spaces WHERE in_use = 1)"
+_DTYPE = np.dtype("<f4")
+
+
+def read_vector(blob: bytes) -> Vector:
+    """The vector of a stored blob; a copy that may be changed."""
+    return np.frombuffer(blob, dtype=_DTYPE).astype(np.float32)
+
+
+def write_vector(vector: Vector) -> bytes:
+    """The blob of a vector; empty for an all-zero one, which stands for nothing to embed."""
+    return vector.astype(_DTYPE).tobytes() if vector.any() else b""
+
+
+class SQLiteVectors:
+    """The vectors of one file, in the vector space in use."""
+
+    def __init__(self, database: Database) -> None:
+        """Read and write in `database`."""
+        self._database = database
+
+    def use_space(self, space: VectorSpace) -> None:
+        """See `VectorTable.use_space`."""
+        with self._database.write("choose vector space") as connection:
+            row = connection.execute(
+                "SELECT model, revision, dimension, id FROM vector_spaces WHERE in_use = 1"
+            ).fetchone()
+            if row is None:
+                connection.execute(
+                    "INSERT INTO vector_spaces(fingerprint, model, revision, dimension, in_use) VALUES (?, ?, ?, ?, 1)",
+                    (space.fingerprint, space.model, space.revision, space.dimension),
+                )
+                return
+            found = VectorSpace(model=row[0], revision=row[1], dimension=row[2])
+        if found != space:
+            raise ConfigError(
+                f"this store holds vectors of {found.model!r} ({found.dimension} dimensions, revision "
+                f"{found.revision!r}), the memory was opened with {space.model!r} ({space.dimension} "
+                f"dimensions, revision {space.revision!r}); open it with the first embedder, or change "
+                "over with: memkit reembed"
+            )
+
+    def space(self) -> VectorSpace | None:
+        """See `VectorTable.space`."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
+            ).fetchone()
+        return None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2])
+
+    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+        """See `VectorTable.save`."""
+        saved = []
+        with self._database.write("save vectors") as connection:
+            for entry, vector in zip(entries, vectors, strict=True):
+                cursor = connection.execute(
+                    f"INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) "
+                    f"SELECT {IN_USE}, o.seq, ? FROM outbox o WHERE o.number = ? AND o.seq IS NOT NULL",
+                    (write_vector(vector), entry.number),
+                )
+                saved.append(cursor.rowcount == 1)
+        return saved
+
+    def scan(
+        self,
+        target: Target,
+        *,
+        where: Filter | None,
+        now: datetime,
+        points: Sequence[UUID] | None = None,
+    ) -> tuple[list[UUID], Matrix]:
+        """See `VectorTable.scan`."""
+        parameters = Parameters()
+        filtered = compile_filter(where, parameters)
+        rows: list[tuple[bytes, bytes]] = []
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            if place is not None:
+                sql = (
+                    f"SELECT r.point_id, v.vector FROM records r JOIN vectors v ON v.seq = r.seq "
+                    f"AND v.vector_space_id = {IN_USE} "
+                    f"WHERE {place.sql} AND {VISIBLE} AND v.vector <> x'' AND {filtered}"
+                )
+                values = {**place.parameters, **parameters.values, "now": to_ms(now)}
+                if points is None:
+                    rows = connection.execute(sql, values).fetchall()
+                for chunk in chunked(list(points or ()), 500):
+                    names = ", ".join(f":p{i}" for i in range(len(chunk)))
+                    chosen = {f"p{i}": point.bytes for i, point in enumerate(chunk)}
+                    rows += connection.execute(f"{sql} AND r.point_id IN ({names})", values | chosen)
+        if not rows:
+            return [], np.zeros((0, 0), np.float32)
+        flat = np.frombuffer(b"".join(row[1] for row in rows), dtype=_DTYPE).astype(np.float32)
+        return [UUID(bytes=row[0]) for row in rows], flat.reshape(len(rows), -1)
+
+    def page(self, *, after: int, limit: int) -> list[tuple[int, MemoryRecord, Vector]]:
+        """See `VectorTable.page`."""
+        with self._database.connection() as connection:
+            rows = connection.execute(
+                f"SELECT r.seq, v.vector, {SELECT_RECORD} FROM records r JOIN vectors v ON v.seq = r.seq "
+                f"AND v.vector_space_id = {IN_USE} WHERE r.seq > ? AND v.vector <> x'' ORDER BY r.seq LIMIT ?",
+                (after, limit),
+            ).fetchall()
+        return [(row[0], read_record(row[2:]), read_vector(row[1])) for row in rows]
+
+    def counts(self) -> tuple[int, int]:
+        """See `VectorTable.counts`."""
+        with self._database.snapshot() as connection:
+            (stored,) = connection.execute(
+                f"SELECT count(*) FROM vectors WHERE vector_space_id = {IN_USE} AND vector <> x''"
+            ).fetchone()
+            (waiting,) = connection.execute(
+                f"SELECT count(*) FROM outbox o JOIN vectors v ON v.seq = o.seq "
+                f"AND v.vector_space_id = {IN_USE} WHERE v.vector <> x''"
+            ).fetchone()
+        return stored, waiting

@@ -1,0 +1,1 @@
+"""Text as the stores and indexes see it: cleaning, normal forms, keyword terms."""
