@@ -40,7 +40,7 @@ from memkit_core.times import Clock, from_ms, to_ms
 
 _log = logging.getLogger("memkit.index")
 
-_FLUSH_EVERY = 1000
+_FLUSH_EVERY = 256
 """Changes applied before the index is flushed and the outbox confirmed."""
 _SCAN_POINTS = 2000
 """Unconfirmed rows up to which they are scanned one by one beside the index."""
@@ -257,10 +257,10 @@ def _not_expired(now: datetime) -> Filter:
 
 
 class Worker:
-    """A thread that syncs an `Indexer` when woken, and every `interval` seconds while there is work.
+    """A thread that syncs an `Indexer` every `interval` seconds, and at once when woken.
 
-    Started by the first `wake`; daemonic, so that it never keeps a process alive. In a forked child
-    the first `wake` starts a new one.
+    Started by the first write; daemonic, so that it never keeps a process alive. In a forked child
+    the first write starts a new one.
     """
 
     def __init__(self, indexer: Indexer, *, interval: float) -> None:
@@ -273,7 +273,12 @@ class Worker:
         self._stopped = False
 
     def wake(self) -> None:
-        """Have the outbox worked off soon."""
+        """Have the outbox worked off now."""
+        self.start()
+        self._woken.set()
+
+    def start(self) -> None:
+        """Have the outbox worked off, and the index confirmed, within `interval` seconds."""
         with self._mutex:
             if self._stopped:
                 return
@@ -283,7 +288,6 @@ class Worker:
                     target=self._run, args=(self._woken,), name="memkit-outbox", daemon=True
                 )
                 self._thread.start()
-            self._woken.set()
 
     def stop(self, timeout: float) -> None:
         """End the thread, waiting for its present batch at most `timeout` seconds."""

@@ -242,6 +242,7 @@ class Memory:
             self._worker.wake()
         else:
             self._indexer.sync([record.point_id for record in stored])
+            self._worker.start()
         return stored
 
     # ------------------------------------------------------------------ reading
@@ -402,6 +403,16 @@ class Memory:
             embedding_model=self._parts.embedder.model,
             outbox=self._store.outbox.state(max_attempts=self.config.outbox_attempts),
         )
+
+    @property
+    def path(self) -> str | None:
+        """The absolute path of the file it lives in, None for a memory that keeps no file."""
+        return None if self._reopen is None else str(self._reopen[0])
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called; every verb raises `ClosedError` then."""
+        return not self._finalizer.alive
 
     def flush(self, timeout: float | None = None) -> bool:
         """Embed and index all that waits, trying again what failed; whether the outbox is empty now.

@@ -52,7 +52,8 @@ class Sessions:
                 f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
             )
         now = self._clock()
-        turns = [build_turn(m, session=session, now=now) for m in checked if m.is_turn]
+        newest = {message.id: message for message in checked}.values()
+        turns = [build_turn(m, session=session, now=now) for m in newest if m.is_turn]
         stored = self._store.log.append(session, checked, turns, now=now)
         if turns:
             self._changed()

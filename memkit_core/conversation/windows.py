@@ -19,22 +19,42 @@ def repaired(log: Sequence[Message]) -> list[Message]:
     answered by a placeholder (`NO_RESULT`); a result without a call is left out. Nothing is
     trimmed, and the stored log is not changed.
     """
-    results: dict[str, Message] = {}
-    for message in log:
-        if message.role is Role.TOOL and message.tool_call_id is not None:
-            results.setdefault(message.tool_call_id, message)
+    answers = _answers(log)
     view: list[Message] = []
-    for message in log:
+    for place, message in enumerate(log):
         if message.role is Role.TOOL:
             continue
         view.append(message)
-        view.extend(_answer(message, call, results) for call in message.tool_calls)
+        for call in message.tool_calls:
+            view.append(answers.pop((place, call.id), None) or _placeholder(message, call))
     return view
 
 
 def _answer(asked: Message, call: ToolCall, results: dict[str, Message]) -> Message:
     # Taken out, so that a second call with the same id does not get the same result again.
     return results.pop(call.id) if call.id in results else _placeholder(asked, call)
+
+
+def _answers(log: Sequence[Message]) -> dict[tuple[int, str], Message]:
+    """The result of each call, by the place of the message that asks and the call's id.
+
+    Some models use an id again in a later turn (`call_0`), so a result belongs to the newest call
+    before it. One that came before its call was even logged goes to the first call with its id.
+    """
+    answers: dict[tuple[int, str], Message] = {}
+    asked: dict[str, int] = {}
+    early: dict[str, Message] = {}
+    for place, message in enumerate(log):
+        for call in message.tool_calls:
+            if call.id not in asked and call.id in early:
+                answers[place, call.id] = early[call.id]
+            asked[call.id] = place
+        if message.role is Role.TOOL and message.tool_call_id is not None:
+            if message.tool_call_id in asked:
+                answers.setdefault((asked[message.tool_call_id], message.tool_call_id), message)
+            else:
+                early.setdefault(message.tool_call_id, message)
+    return answers
 
 
 def _placeholder(asked: Message, call: ToolCall) -> Message:

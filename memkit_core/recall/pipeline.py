@@ -31,7 +31,9 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.ports import Candidate, RecordStore, Vector
+from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
+    Floats,
     Pool,
     Ranking,
     Scored,
@@ -42,7 +44,7 @@ from memkit_core.recall.ranking import (
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
-from memkit_core.times import to_ms
+from memkit_core.times import from_ms, to_ms
 
 _DAY_MS = 86_400_000
 _TALKING = (ScopeKind.SESSION, ScopeKind.USER)
@@ -88,9 +90,13 @@ class _Found:
 
     target: Target
     candidates: list[Candidate]
-    counts: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    counts: Floats
     keyword: dict[UUID, float] = field(default_factory=dict)
     cosine: dict[UUID, float] = field(default_factory=dict)
+
+    def found(self, candidate: Candidate) -> bool:
+        """Whether a leg brought it, rather than a turn beside it."""
+        return candidate.point_id in self.keyword or candidate.point_id in self.cosine
 
 
 class Recall:
@@ -146,12 +152,17 @@ class Recall:
         self, query: RecallQuery, found: Sequence[_Found], scored: Scored, missing: frozenset[str]
     ) -> RecallResult:
         rows = [(one, candidate) for one in found for candidate in one.candidates]
-        order = [int(i) for i in np.argsort(-scored.score, kind="stable") if scored.score[i] > 0]
+        order = [
+            int(i)
+            for i in np.argsort(-scored.score, kind="stable")
+            # What a leg found stays, however low; a turn that only stands beside one must score.
+            if scored.score[i] > 0 or rows[i][0].found(rows[i][1])
+        ]
         hits: list[ScoredRecord] = []
         texts: set[str] = set()
         ahead = 0
         while ahead < len(order) and len(hits) < query.top_k:
-            chosen = order[ahead : ahead + query.top_k + 10]
+            chosen = order[ahead : ahead + query.top_k]
             ahead += len(chosen)
             records = self._fetched([rows[i] for i in chosen])
             for i in chosen:
@@ -197,12 +208,19 @@ def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
         session=np.array([c.session for c in candidates], np.int64),
         position=np.array([c.position for c in candidates], np.int64),
         other_speaker=by_other_speaker(terms, [c.speaker for c in candidates], names),
-        asks=np.array([ends_in_question(c.ending, c.role) for c in candidates], bool),
-        dated=np.zeros(len(candidates)),
+        asks=np.array([ends_in_question(c.ending, c.speaker) for c in candidates], bool),
+        dated=_dated(query.text, candidates),
         age_days=(to_ms(query.now) - since) / _DAY_MS,
         importance=np.array([c.importance for c in candidates]),
     )
     return score_pool(pool, query.ranking)
+
+
+def _dated(text: str, candidates: Sequence[Candidate]) -> Floats:
+    dates = dates_in(text)
+    if not dates:
+        return np.zeros(len(candidates))
+    return np.array([date_fit(dates, from_ms(candidate.since)) for candidate in candidates])
 
 
 _LIFTS = ("neighbour", "passage", "session", "date", "newer")

@@ -137,10 +137,9 @@ class Scored:
 def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     """Score every candidate: fusion, context, dampings and date, then the blend with time."""
     keyword, dense = scale_to_best(pool.keyword), scale_above_floor(pool.cosine)
+    fused = weighted_fusion(keyword, dense, ranking)
     if ranking.fusion == "rrf":
         fused = reciprocal_rank_fusion(pool, ranking)
-    else:
-        fused = weighted_fusion(keyword, dense, ranking)
     idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
     signals = {
         "keyword": keyword,
@@ -185,12 +184,10 @@ def bm25_weight(tf: Floats, length: Floats, average: float, *, k1: float, b: flo
     return np.divide(tf * (k1 + 1), tf + norm[:, None], out=np.zeros_like(tf), where=tf > 0)
 
 
-def bm25(
-    counts: Floats, totals: Floats, idf: Floats, *, k1: float = 1.2, b: float = 0.75
-) -> Floats:
+def bm25(counts: Floats, totals: Floats, idf: Floats, *, k1: float = 1.2, b: float = 0.75) -> Floats:
     """Return the BM25 score of each row. A term that the query repeats counts once.
 
-    k1 and b are the usual defaults: smaller b was better for chats and worse for everything else.
+    k1 and b are the usual defaults: smaller b was better on LoCoMo and meetings only.
     """
     filled = totals[totals > 0]
     average = float(filled.mean()) if filled.size else 0.0
@@ -231,10 +228,10 @@ def weighted_fusion(keyword: Floats, dense: Floats, ranking: Ranking) -> Floats:
     """Return the weighted mean of two scaled legs. A record missing from one leg has 0 there.
 
     Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval" (TOIS 2023),
-    find such a convex combination better than reciprocal ranks, as was measured here.
+    find such a convex combination better than reciprocal ranks.
     """
-    total = ranking.keyword + ranking.dense
-    return (ranking.keyword * keyword + ranking.dense * dense) / total
+    both = ranking.keyword * keyword + ranking.dense * dense
+    return both / (ranking.keyword + ranking.dense)
 
 
 def reciprocal_rank_fusion(pool: Pool, ranking: Ranking) -> Floats:
@@ -348,7 +345,7 @@ def is_person(speaker: str | None) -> bool:
 def recency(age_days: Floats, constant_days: float) -> Floats:
     """Return exp(-age / constant): 1 for now or later, 0 where the age is unknown.
 
-    The decay of Park et al., "Generative Agents" (UIST 2023), with a constant for long-term memory.
+    The decay of Park et al., "Generative Agents" (UIST 2023), with a longer constant.
     """
     return np.nan_to_num(np.exp(-np.maximum(age_days, 0) / constant_days), nan=0.0)
 
@@ -386,8 +383,8 @@ def blend(signals: Mapping[str, Floats], ranking: Ranking) -> Floats:
 
 def _pairs_within(session: Ints, position: Ints, distance: int) -> list[tuple[Ints, Ints]]:
     """Return index pairs of turns of one session that are at most `distance` positions apart."""
-    order = (by_place := np.lexsort((position, session)))[session[by_place] >= 0]
-    pairs = []
+    pairs, order = [], np.lexsort((position, session))
+    order = order[session[order] >= 0]
     for step in range(1, distance + 1):
         left, right = order[:-step], order[step:]
         near = session[left] == session[right]

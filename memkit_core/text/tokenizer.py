@@ -10,8 +10,8 @@ What happens to a text, in order:
 2. A piece is NFKC-normalised and invisible format characters are dropped. Control characters and
    lone surrogates end a word and appear in no term.
 3. Scripts written without spaces give overlapping pairs *and* single characters: Han, Hiragana,
-   Katakana, Hangul and Bopomofo by character, Thai, Lao, Khmer, Myanmar and Tibetan by grapheme
-   cluster. The singles make a query of one character findable.
+   Katakana, Hangul and Bopomofo by character, Thai, Lao, Khmer and Myanmar by grapheme cluster.
+   The singles make a query of one character findable.
 4. Everything else is broken into words by the Unicode rules (UAX #29, `regex` package). Words
    glued together by one joining sign (`POL-358`, `GB/s`, `foo_bar.baz`, `a:b`, `x@y.org`) are kept
    whole and in parts, `camelCase` too. `c++` and `c#` stay whole only: the part would be `c`.
@@ -57,133 +57,16 @@ _MAX_CACHED_PIECE: Final = 48
 # The Snowball project's English list (https://snowballstem.org/algorithms/english/stop.txt)
 # without its contractions, which are cut back to their first word before the look-up, and without
 # "no", "nor" and "not": dropping those makes "allergic" and "not allergic" the same memory.
-_STOP_WORDS: Final = frozenset(
-    [
-        "a",
-        "about",
-        "above",
-        "after",
-        "again",
-        "against",
-        "all",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "down",
-        "during",
-        "each",
-        "few",
-        "for",
-        "from",
-        "further",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "herself",
-        "him",
-        "himself",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "itself",
-        "let",
-        "me",
-        "more",
-        "most",
-        "my",
-        "myself",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "ought",
-        "our",
-        "ours",
-        "ourselves",
-        "out",
-        "over",
-        "own",
-        "same",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "theirs",
-        "them",
-        "themselves",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "yours",
-        "yourself",
-        "yourselves",
-    ]
-)
+_ENGLISH: Final = """
+    a about above after again against all am an and any are as at be because been before being
+    below between both but by can could did do does doing down during each few for from further
+    had has have having he her here hers herself him himself his how i if in into is it its
+    itself let me more most my myself of off on once only or other ought our ours ourselves out
+    over own same she should so some such than that the their theirs them themselves then there
+    these they this those through to too under until up very was we were what when where which
+    while who whom why will with would you your yours yourself yourselves
+"""
+_STOP_WORDS: Final = frozenset(_ENGLISH.split())
 
 # Dashes, dots and ampersands stand alone in ordinary prose; as terms they only lengthen documents.
 _STOP_SYMBOLS: Final = "-\u2013\u2014&.\u2026,:;!?'\"\u2018\u201c\u201d\u2022\u00b7"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from random import Random
 
 
-def pool(n: int, **given_arrays: Any) -> Pool:  # noqa: ANN401 - any field of Pool
+def pool(n: int, **given_arrays: Any) -> Pool:
     """A pool of `n` unremarkable records outside any session, with the given fields replaced."""
     fields: dict[str, Any] = {
         "keyword": np.zeros(n),
@@ -119,9 +119,7 @@ def test_keyword_weight_zero_removes_the_leg(candidates: Pool, ranking: Ranking)
 
 
 @given(pools(), rankings, st.randoms(use_true_random=False))
-def test_order_of_candidates_does_not_matter(
-    candidates: Pool, ranking: Ranking, random: Random
-) -> None:
+def test_order_of_candidates_does_not_matter(candidates: Pool, ranking: Ranking, random: Random) -> None:
     """A record's score does not depend on its row in the pool."""
     if ranking.fusion == "rrf":  # Ranks of equal scores are given in the pool's order.
         ranking = dataclasses.replace(ranking, fusion="weighted")
@@ -151,7 +149,7 @@ def test_a_better_keyword_score_never_hurts(candidates: Pool, ranking: Ranking, 
 
 
 @pytest.mark.parametrize("fusion", ["weighted", "rrf"])
-def test_neither_leg_gates_the_other(fusion: Any) -> None:  # noqa: ANN401 - a literal
+def test_neither_leg_gates_the_other(fusion: Any) -> None:
     """A record that only one leg knows is above one that no leg knows."""
     candidates = pool(3, keyword=np.array([4.0, 0, 0]), cosine=np.array([np.nan, 0.8, np.nan]))
 

@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 from memkit_core.filters import Filter
 from memkit_core.models import Target
 from memkit_core.ports import Candidate, KeywordHit
-from memkit_core.recall.ranking import bm25_idf
+from memkit_core.stores.keyword_scores import (
+    BM25_B,
+    BM25_K1,
+    average_length,
+    query_terms,
+    term_weights,
+)
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import VISIBLE
 from memkit_core.stores.sqlite.scopes import Place, find_place
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms
-
-BM25_K1, BM25_B = 1.2, 0.75
-"""The usual constants; other values were better for some sets and worse for the rest."""
-
-MAX_QUERY_TERMS = 256
-"""Distinct terms of one query that are looked up; what a longer query says after them is left out."""
 
 
 @lru_cache(maxsize=65_536)
@@ -145,7 +145,7 @@ class SQLiteKeywords:
 
 def _numbers(query: str) -> list[int]:
     """The distinct terms of a query, as numbers, in order of appearance."""
-    return list(dict.fromkeys(map(term_number, keyword_terms(query))))[:MAX_QUERY_TERMS]
+    return [term_number(term) for term in query_terms(query)]
 
 
 def _weights(
@@ -158,6 +158,6 @@ def _weights(
     documents, total = connection.execute(
         "SELECT documents, terms FROM partitions WHERE id = ?", (place.partition_id,)
     ).fetchone()
-    idf = bm25_idf(np.array([frequency for _, frequency in found]), documents)
-    weights = [(term, (BM25_K1 + 1) * float(w)) for (term, _), w in zip(found, idf, strict=True)]
-    return weights, max(total / max(documents, 1), 1.0)
+    weights = term_weights([frequency for _, frequency in found], documents)
+    factors = [(term, weight) for (term, _), weight in zip(found, weights, strict=True)]
+    return factors, average_length(documents, total)

@@ -14,7 +14,7 @@ from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import marks
-from memkit_core.stores.sqlite.scopes import drop_unused_scopes, ensure_scope, find_scope, read_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
 from memkit_core.times import from_ms, to_ms
 
@@ -102,7 +102,7 @@ class SQLiteLog:
             connection.execute(
                 "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
             )
-            drop_unused_scopes(connection)
+            drop_unused(connection, [scope_id])
         return receipt
 
     def clear(self, session: Scope) -> DeleteReceipt:

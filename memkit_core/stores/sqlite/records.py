@@ -24,7 +24,7 @@ from memkit_core.stores.sqlite.rows import (
     read_candidate,
     read_record,
 )
-from memkit_core.stores.sqlite.scopes import Place, drop_unused_scopes, find_place, find_scope
+from memkit_core.stores.sqlite.scopes import Place, drop_unused, find_place, find_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
 from memkit_core.times import to_ms
 
@@ -90,7 +90,7 @@ class SQLiteRecords:
                 )
                 for chunk in chunked(list(dict.fromkeys(ids)), _CHUNK)
             ]
-            drop_unused_scopes(connection)
+            drop_unused(connection, [scope_id])
         return summed(*receipts)
 
     def delete_scope(self, scope: Scope) -> DeleteReceipt:

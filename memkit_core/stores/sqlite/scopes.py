@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -94,18 +95,32 @@ def find_place(connection: sqlite3.Connection, target: Target) -> Place | None:
     return None if row is None else Place(int(row[0]), scope if target.narrowed else None)
 
 
-def drop_unused_scopes(connection: sqlite3.Connection) -> None:
-    """Forget owners that own nothing any more, so that a deleted user's id is gone as well."""
-    connection.execute(
-        "DELETE FROM partitions WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.partition_id = partitions.id)"
-    )
-    while connection.execute(
-        """DELETE FROM scopes WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.scope_id = scopes.id)
-             AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.scope_id = scopes.id)
-             AND NOT EXISTS (SELECT 1 FROM partitions p WHERE p.scope_id = scopes.id)
-             AND NOT EXISTS (SELECT 1 FROM scopes c WHERE c.parent_id = scopes.id)"""
-    ).rowcount:
-        pass
+def drop_unused(connection: sqlite3.Connection, scope_ids: Iterable[int]) -> None:
+    """Forget those of the scopes, and of their ancestors, that own nothing any more.
+
+    Called after every delete, so that a deleted user's id is gone from the file as well.
+    """
+    for scope_id in scope_ids:
+        current: int | None = scope_id
+        while current is not None:
+            connection.execute(
+                "DELETE FROM partitions WHERE scope_id = ? AND NOT EXISTS "
+                "(SELECT 1 FROM records r WHERE r.partition_id = partitions.id)",
+                (current,),
+            )
+            row = connection.execute("SELECT parent_id FROM scopes WHERE id = ?", (current,)).fetchone()
+            if row is None or not connection.execute(_DROP_SCOPE, (current,)).rowcount:
+                break
+            current = row[0]
+
+
+_DROP_SCOPE = """
+DELETE FROM scopes WHERE id = ?
+  AND NOT EXISTS (SELECT 1 FROM records r WHERE r.scope_id = scopes.id)
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.scope_id = scopes.id)
+  AND NOT EXISTS (SELECT 1 FROM partitions p WHERE p.scope_id = scopes.id)
+  AND NOT EXISTS (SELECT 1 FROM scopes c WHERE c.parent_id = scopes.id)
+"""
 
 
 def _inserted(cursor: sqlite3.Cursor) -> int:

@@ -8,7 +8,7 @@ import sqlite3
 from memkit_core.models import DeleteReceipt, MemoryRecord, Target
 from memkit_core.stores.sqlite.keywords import add_postings, remove_postings
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
-from memkit_core.stores.sqlite.scopes import drop_unused_scopes, ensure_partition, ensure_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_partition, ensure_scope
 from memkit_core.times import to_ms, utc_now
 
 _INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, position, speaker, role, {", ".join(COLUMNS)})
@@ -112,7 +112,7 @@ def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> Del
         messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
         receipt = summed(receipt, turns, DeleteReceipt(messages=messages, sessions=sessions))
-    drop_unused_scopes(connection)
+    drop_unused(connection, scope_ids)
     return receipt
 
 
