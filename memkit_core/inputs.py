@@ -207,7 +207,7 @@ def _storable_json(value: JsonValue) -> JsonValue:
 
 
 def build_turn(message: Message, *, session: Scope, now: datetime) -> MemoryRecord:
-    """The searchable record of a message: its text with speaker, session and time."""
+    """The searchable record of a message: its text with speaker, session and time; a store adds its place."""
     assert message.id is not None
     said = message.created_at
     own = {"session_id": session.id, "role": message.role.value, "speaker": message.speaker}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from memkit_core.config import Config
 from memkit_core.connect import Parts, connect
@@ -27,13 +28,16 @@ from memkit_core.inputs import (
 )
 from memkit_core.models import (
     MEMORIES,
+    MESSAGES,
     DeleteReceipt,
     MemoryRecord,
+    Message,
     Origin,
     RecallResult,
     RecordPage,
     RecordType,
     Status,
+    point_id,
 )
 from memkit_core.ports import ListQuery, OutboxState
 from memkit_core.recall.pipeline import Recall, RecallQuery
@@ -257,6 +261,7 @@ class Memory:
         types: Iterable[RecordType | str] = (),
         status: Iterable[Status | str] | Status | str = Status.ACTIVE,
         include_messages: bool = False,
+        exclude_messages: Iterable[Message] = (),
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
     ) -> RecallResult:
@@ -275,6 +280,8 @@ class Memory:
             status: only these statuses.
             include_messages: also search conversation turns: of a session scope its own, of a user
                 scope those of all that user's sessions.
+            exclude_messages: stored messages that the caller has already, such as the window in the
+                prompt: neither hits nor part of what hits are measured against.
             ranking: weights for this call; `Config.ranking` when None.
             now: the moment recency counts back from and expiry is judged at; the clock's when None.
 
@@ -298,6 +305,7 @@ class Memory:
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 now=moment,
+                exclude=frozenset(map(_turn_point, exclude_messages)),
             )
         )
 
@@ -475,6 +483,14 @@ def _shut(worker: Worker, indexer: Indexer, parts: Parts, pid: int) -> None:
             parts.keeper.close()
         finally:
             parts.store.close()
+
+
+def _turn_point(message: Message) -> UUID:
+    if not isinstance(message, Message) or message.id is None or message.session is None:
+        raise InvalidInputError(
+            f"recall: exclude_messages takes messages as memory.sessions returns them, got {shown(message)}"
+        )
+    return point_id(message.session, MESSAGES, message.id)
 
 
 def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:

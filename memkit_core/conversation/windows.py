@@ -25,14 +25,14 @@ def repaired(log: Sequence[Message]) -> list[Message]:
         if message.role is Role.TOOL:
             continue
         view.append(message)
-        for call in message.tool_calls:
-            view.append(answers.pop((place, call.id), None) or _placeholder(message, call))
+        view.extend(_answer(message, call, place, answers) for call in message.tool_calls)
     return view
 
 
-def _answer(asked: Message, call: ToolCall, results: dict[str, Message]) -> Message:
+def _answer(asked: Message, call: ToolCall, place: int, answers: dict[tuple[int, str], Message]) -> Message:
     # Taken out, so that a second call with the same id does not get the same result again.
-    return results.pop(call.id) if call.id in results else _placeholder(asked, call)
+    key = (place, call.id)
+    return answers.pop(key) if key in answers else _placeholder(asked, call)
 
 
 def _answers(log: Sequence[Message]) -> dict[tuple[int, str], Message]:

@@ -149,6 +149,10 @@ class EdgeIndex:
         vectors = {}
         for record in found:
             stored: Any = record.vector
+            if not stored or _VECTOR not in stored:
+                raise BackendError(
+                    f"point {record.id} has no vector; the files are damaged", backend=_BACKEND, operation="get"
+                )
             vectors[UUID(str(record.id))] = np.asarray(stored[_VECTOR], dtype=np.float32)
         return vectors
 
@@ -240,7 +244,10 @@ class _Translator:
     def _tags(self, where: Condition) -> Any:
         if where.op is Op.EXISTS:
             return self._edge.Filter() if where.value else self._never()
-        wanted = where.value if isinstance(where.value, list) else [where.value]
+        # A list that is contained as one value is no tag, so it equals none.
+        wanted = (
+            where.value if isinstance(where.value, list) and where.op is not Op.CONTAINS else [where.value]
+        )
         found = self._any("tags", [_tag_digest(tag) for tag in wanted if isinstance(tag, str)])
         return self._edge.Filter(must_not=[found]) if where.op is Op.NIN else found
 

@@ -25,6 +25,7 @@ from memkit_core.models import (
     MemoryRecord,
     RecallResult,
     RecordType,
+    Role,
     ScoredRecord,
     Signals,
     Status,
@@ -33,6 +34,7 @@ from memkit_core.models import (
 from memkit_core.ports import Candidate, RecordStore, Vector
 from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
+    Bools,
     Floats,
     Pool,
     Ranking,
@@ -64,6 +66,7 @@ class RecallQuery:
     ranking: Ranking
     candidates: int
     now: datetime
+    exclude: frozenset[UUID] = frozenset()
 
     @property
     def condition(self) -> Filter:
@@ -132,19 +135,20 @@ class Recall:
             return None
 
     def _gather(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> _Found:
-        where, limit = query.condition, query.candidates
+        where, limit = query.condition, query.candidates + len(query.exclude)
         keyword: dict[UUID, float] = {}
         if query.ranking.keyword > 0:
             hits = self._store.keywords.search(target, query.text, where=where, now=query.now, limit=limit)
-            keyword = {hit.point_id: hit.score for hit in hits}
+            keyword = {hit.point_id: hit.score for hit in hits if hit.point_id not in query.exclude}
         cosine: dict[UUID, float] = {}
         if vector is not None:
             answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
-            cosine = {hit.point_id: hit.cosine for hit in answer.hits}
+            cosine = {hit.point_id: hit.cosine for hit in answer.hits if hit.point_id not in query.exclude}
             missing |= answer.missing
-        candidates = self._store.records.candidates(
+        pool = self._store.records.candidates(
             target, list(keyword | cosine), radius=query.ranking.passage_radius, where=where, now=query.now
         )
+        candidates = [candidate for candidate in pool if candidate.point_id not in query.exclude]
         counts = self._store.keywords.counts(target, query.text, candidates)
         return _Found(target=target, candidates=candidates, counts=counts, keyword=keyword, cosine=cosine)
 
@@ -208,12 +212,19 @@ def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
         session=np.array([c.session for c in candidates], np.int64),
         position=np.array([c.position for c in candidates], np.int64),
         other_speaker=by_other_speaker(terms, [c.speaker for c in candidates], names),
-        asks=np.array([ends_in_question(c.ending, c.speaker) for c in candidates], bool),
+        asks=_asking(candidates),
         dated=_dated(query.text, candidates),
         age_days=(to_ms(query.now) - since) / _DAY_MS,
         importance=np.array([c.importance for c in candidates]),
     )
     return score_pool(pool, query.ranking)
+
+
+def _asking(candidates: Sequence[Candidate]) -> Bools:
+    # What a person asks an assistant tells about the person; between people the answer comes next.
+    assisted = {c.session for c in candidates if c.role == Role.ASSISTANT}
+    asks = [c.session not in assisted and ends_in_question(c.ending, c.speaker) for c in candidates]
+    return np.array(asks, bool)
 
 
 def _dated(text: str, candidates: Sequence[Candidate]) -> Floats:

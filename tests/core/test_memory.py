@@ -524,7 +524,7 @@ class TestDegradation:
         """Opening a store with another embedder is an error that names both models."""
         with Memory.open(tmp_path / "m.db") as memory:
             memory.add("kept", scope=ALICE)
-        with pytest.raises(ConfigError, match="wordllama.*flaky-26"):
+        with pytest.raises(ConfigError, match=r"wordllama.*flaky-26"):
             Memory.open(tmp_path / "m.db", embedder=FlakyEmbedder())
         with Memory.open(tmp_path / "m.db") as memory:
             assert texts(memory.recall("kept", scope=ALICE)) == ["kept"]
@@ -537,7 +537,7 @@ class TestDegradation:
                 return [[1.0] for _ in texts]
 
             def embed_query(self, text):
-                return [1.0]
+                return [float(len(text))]
 
         for wrong in (object(), "openai:nothing", 7):
             with pytest.raises(ConfigError):
@@ -684,6 +684,35 @@ class TestLifetime:
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
 
 
+def test_time_means_the_same_in_every_zone(tmp_path):
+    """Equal instants are equal, naive means UTC, and a process in another zone reads and filters the same."""
+    script = """
+        from datetime import datetime
+        from memkit_core import Memory, Scope
+        alice = Scope.user("alice")
+        forms = ["2025-07-25T02:00Z", "2025-07-25T11:00:00+09:00", "2025-07-25T02:00:00", 1753408800,
+                 1753408800000, datetime(2025, 7, 25, 2), "2025-07-24T19:00:00.000999-07:00"]
+        with Memory.open("m.db") as memory:
+            for form in forms:
+                memory.add(f"said at {form!r}", scope=alice, occurred_at=form)
+            memory.add("a date", scope=alice, occurred_at="2025-07-25")
+            moments = {r.occurred_at.isoformat() for r in memory.list_records(scope=alice)}
+            def count(op, value):
+                return len(memory.recall("said at", scope=alice, filters={"occurred_at": {op: value}}))
+            print(sorted(moments), [count("eq", form) for form in forms], count("gt", "2025-07-25"))
+    """
+    outputs = set()
+    for n, zone in enumerate(["UTC", "America/Los_Angeles", "Europe/Copenhagen"]):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        ran = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            cwd=folder, check=True, capture_output=True, text=True, env={**os.environ, "TZ": zone},
+        )  # fmt: skip
+        outputs.add(ran.stdout.strip())
+    assert outputs == {"['2025-07-25T00:00:00+00:00', '2025-07-25T02:00:00+00:00'] [7, 7, 7, 7, 7, 7, 7] 7"}
+
+
 def test_importing_the_core_needs_numpy_only_and_sets_up_nothing():
     """`import memkit_core` loads no third party but NumPy and touches no logging."""
     script = """
@@ -706,3 +735,69 @@ def test_point_ids_are_stable():
     from memkit_core.models import point_id
 
     assert point_id(ALICE, "memories", "r1") == UUID("815bb0d1-70e9-5b23-b90e-dd301bcb72ce")
+
+
+class TestTurns:
+    def test_turns_are_found_by_the_user_and_by_their_session(self, memory):
+        """A user's turn search covers all of the user's sessions, a session's only its own."""
+        first, second = Scope.session("s1", user="alice"), Scope.session("s2", user="alice")
+        other = Scope.session("s1", user="bob")
+        for scope, text in ((first, "The tent is green."), (second, "The tent leaks."), (other, "My tent is red.")):
+            memory.sessions.append([Message(role=Role.USER, text=text, speaker="Al")], scope=scope)
+
+        def found(*scopes):
+            return sorted(texts(memory.recall("tent", scope=scopes, include_messages=True)))
+
+        assert found(ALICE) == ["The tent is green.", "The tent leaks."]
+        assert found(first) == ["The tent is green."]
+        assert found(ALICE, first) == ["The tent is green.", "The tent leaks."]
+        assert found(first, second) == ["The tent is green.", "The tent leaks."]
+        assert found(other) == ["My tent is red."]
+        assert found(Scope.workspace("alice"), Scope.org("alice")) == []
+        assert texts(memory.recall("tent", scope=ALICE)) == []
+
+    def test_a_turn_carries_speaker_session_position_and_time(self, memory):
+        """A recalled turn says who said it, where and when; the caller's metadata cannot change that."""
+        said = datetime(2024, 5, 1, 12, tzinfo=UTC)
+        session = Scope.session("s1", user="alice")
+        forged = {"session_id": "other", "speaker": "Eve", "role": "system", "mood": "calm"}
+        memory.sessions.append([Message(role=Role.SYSTEM, text="Be kind.")], scope=session)
+        [stored] = memory.sessions.append(
+            [Message(role=Role.USER, text="The tent is green.", speaker="Al", created_at=said, metadata=forged)],
+            scope=session,
+        )
+        [hit] = memory.recall("tent", scope=ALICE, include_messages=True, filters={"metadata.mood": "calm"})
+        assert stored.position == 1
+        assert hit.record.id == stored.id
+        assert hit.scope == session
+        assert hit.record.occurred_at == said
+        assert hit.record.metadata["speaker"] == "Al"
+        assert hit.record.metadata["session_id"] == "s1"
+        assert hit.record.metadata["role"] == "user"
+        assert hit.record.metadata["position"] == 1
+
+    def test_excluded_messages_neither_surface_nor_weigh(self, memory):
+        """Messages that the caller has already change nothing in what else is found, or how it scores."""
+        session = Scope.session("s1", user="alice")
+        memory.sessions.append([Message(role=Role.USER, text="The tent is green.")], scope=session)
+        now = Scope.session("s2", user="alice")
+        before = memory.recall("which colour is the tent?", scope=ALICE, include_messages=True)
+        asked = memory.sessions.append([Message(role=Role.USER, text="which colour is the tent?")], scope=now)
+        after = memory.recall(
+            "which colour is the tent?", scope=ALICE, include_messages=True, exclude_messages=asked
+        )
+        assert texts(after) == texts(before) == ["The tent is green."]
+        assert after[0].signals.relevance == pytest.approx(before[0].signals.relevance, abs=0.05)
+        with pytest.raises(InvalidInputError, match="exclude_messages"):
+            memory.recall("x", scope=ALICE, exclude_messages=[Message(role=Role.USER, text="never stored")])
+
+    def test_a_replaced_message_is_found_by_its_new_text_only(self, memory):
+        """The same message id again replaces text and turn in place; a blank text removes the turn."""
+        session = Scope.session("s1", user="alice")
+        memory.sessions.append([Message(role=Role.USER, text="The tent is green.", id="m")], scope=session)
+        memory.sessions.append([Message(role=Role.USER, text="The canoe is blue.", id="m")], scope=session)
+        assert texts(memory.recall("tent green", scope=ALICE, include_messages=True)) == ["The canoe is blue."]
+        assert list(memory.recall("tent", scope=ALICE, include_messages=True, ranking=Ranking(dense=0))) == []
+        memory.sessions.append([Message(role=Role.USER, text=" ", id="m")], scope=session)
+        assert list(memory.recall("canoe", scope=ALICE, include_messages=True)) == []
+        assert [m.text for m in memory.sessions.read(scope=session)] == [" "]

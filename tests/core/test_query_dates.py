@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_dates_in(query: str, expected: list[tuple[int | None, int | None, int |
 )
 def test_date_fit(query: str, expected: float) -> None:
     """A time fits a named date by how much of it agrees; the day after still counts as the day."""
-    when = datetime(2023, 5, 8, 13, 56, tzinfo=timezone.utc)
+    when = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
     assert expected == date_fit(dates_in(query), when)
     assert date_fit(dates_in(query), None) == 0.0

@@ -235,7 +235,7 @@ def test_terms_are_pinned() -> None:
     """The terms of a mixed text change only together with the version."""
     text = "Ann's C++ job at GB/s isn't POL-358; 3,000 茶 Café rock-climbing"
 
-    assert (TOKENIZER_VERSION, keyword_terms(text)) == (
-        "memkit-terms-1",
-        "ann c++ job gb/s gb s isn't pol-358 pol 358 3000 茶 cafe rock-climbing rock climb".split(),
-    )
+    terms = " ".join(keyword_terms(text))
+
+    assert TOKENIZER_VERSION == "memkit-terms-1"
+    assert terms == "ann c++ job gb/s gb s isn't pol-358 pol 358 3000 茶 cafe rock-climbing rock climb"

@@ -240,7 +240,13 @@ def translated(operation: str) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         known = BackendError if code is None else _ERRORS.get(code & 0xFF, BackendError)
-        raise known(str(error), backend="sqlite", operation=operation) from error
+        text = _EXPLAINED.get(code, str(error)) if code is not None else str(error)
+        raise known(text, backend="sqlite", operation=operation) from error
+
+
+_EXPLAINED: dict[int, str] = {
+    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; give the path of a memkit file, or of none",
+}
 
 
 def check_sqlite_version(version: tuple[int, ...]) -> None:

@@ -16,6 +16,7 @@ from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
+from memkit_core.stores.turns import placed_turn
 from memkit_core.times import from_ms, to_ms
 
 _COLUMNS = (
@@ -47,9 +48,11 @@ class SQLiteLog:
             next_position = _open_session(connection, scope_id, now)
             first_new, stored = next_position, dict[str | None, Message]()
             for message in newest.values():
-                placed = _write_message(connection, scope_id, message, next_position, now)
+                placed, said = _write_message(connection, scope_id, message, next_position, now)
                 next_position = max(next_position, placed + 1)
-                stored[message.id] = _placed(message, session, placed, now)
+                stored[message.id] = dataclasses.replace(
+                    message, session=session, position=placed, created_at=said
+                )
                 _write_turn(connection, scope_id, message, turn_of.get(message.id or ""), placed)
             connection.execute(
                 "UPDATE sessions SET next_position = ?, updated_at = max(updated_at, ?), "
@@ -140,26 +143,27 @@ def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) 
 
 def _write_message(
     connection: sqlite3.Connection, scope_id: int, message: Message, next_position: int, now: datetime
-) -> int:
+) -> tuple[int, datetime]:
+    """Insert the message or replace the one with its id; returns its position and when it was said."""
     row = connection.execute(
         "SELECT position, created_at FROM messages WHERE scope_id = ? AND id = ?", (scope_id, message.id)
     ).fetchone()
     if row is None:
         said = to_ms(message.created_at or now)
         connection.execute(_INSERT, [scope_id, *_message_values(message, next_position, said)])
-        return next_position
+        return next_position, from_ms(said)
     position, said = row
     if message.created_at is not None:
         said = to_ms(message.created_at)
     connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
-    return int(position)
+    return int(position), from_ms(said)
 
 
 def _write_turn(
     connection: sqlite3.Connection, scope_id: int, message: Message, turn: MemoryRecord | None, position: int
 ) -> None:
     if turn is not None:
-        write_record(connection, turn, position=position)
+        write_record(connection, placed_turn(turn, position), position=position)
     else:
         delete_records(
             connection, "r.scope_id = ? AND r.space = 'messages' AND r.id = ?", (scope_id, message.id)
@@ -174,12 +178,6 @@ def _message_values(message: Message, position: int, said: int) -> list[object]:
         message.parent_agent_id, canonical_json(dict(message.metadata)),
         json.dumps(message.payload, ensure_ascii=False), message.format, message.indexed,
     ]  # fmt: skip
-
-
-def _placed(message: Message, session: Scope, position: int, now: datetime) -> Message:
-    return dataclasses.replace(
-        message, session=session, position=position, created_at=message.created_at or now
-    )
 
 
 def _read_message(row: Sequence[object], session: Scope) -> Message:

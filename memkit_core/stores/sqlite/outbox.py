@@ -63,8 +63,10 @@ class SQLiteOutbox:
                 return []
             rows = connection.execute(
                 "SELECT o.number, o.point_id, EXISTS (SELECT 1 FROM vectors v WHERE v.seq = o.seq "
-                f"AND v.vector_space_id = {IN_USE}) FROM outbox o WHERE o.partition_id = ?",
-                (place.partition_id,),
+                f"AND v.vector_space_id = {IN_USE}) FROM outbox o WHERE o.partition_id = :partition "
+                "AND (:scope IS NULL OR EXISTS "
+                "(SELECT 1 FROM records r WHERE r.seq = o.seq AND r.scope_id = :scope))",
+                place.parameters,
             ).fetchall()
         return [
             Pending(number=number, point_id=UUID(bytes=point), embedded=bool(embedded))

@@ -24,7 +24,7 @@ from memkit_core.stores.sqlite.rows import (
     read_candidate,
     read_record,
 )
-from memkit_core.stores.sqlite.scopes import Place, drop_unused, find_place, find_scope
+from memkit_core.stores.sqlite.scopes import Place, drop_unused, find_place, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
 from memkit_core.times import to_ms
 
@@ -34,7 +34,8 @@ _CHUNK = 500
 
 _CANDIDATES = f"""
 WITH chosen AS (
-  SELECT seq, scope_id, position FROM records WHERE point_id IN ({{points}})
+  SELECT r.seq, r.scope_id, r.position FROM records r
+  WHERE r.point_id IN ({{points}}) AND {{place}} AND {VISIBLE} AND {{where}}
 ), wanted(seq) AS (
   SELECT seq FROM chosen
   UNION
@@ -99,7 +100,7 @@ class SQLiteRecords:
             scope_id = find_scope(connection, scope)
             if scope_id is None:
                 return DeleteReceipt()
-            return _delete_scopes(connection, _with_descendants(connection, scope, scope_id))
+            return _delete_scopes(connection, _with_sessions(connection, scope, scope_id))
 
     def delete_everything(self) -> DeleteReceipt:
         """See `RecordTable.delete_everything`."""
@@ -174,11 +175,11 @@ def _listing(query: ListQuery, parameters: Parameters) -> list[str]:
     conditions = [_among("r.status", [status.value for status in query.statuses], parameters)]
     if query.types:
         conditions.append(_among("r.type", [kind.value for kind in query.types], parameters))
-    for tag in query.tags:
-        conditions.append(
-            "EXISTS (SELECT 1 FROM record_tags t WHERE t.scope_id = r.scope_id "
-            f"AND t.tag = {parameters.add(tag)} AND t.seq = r.seq)"
-        )
+    conditions.extend(
+        "EXISTS (SELECT 1 FROM record_tags t WHERE t.scope_id = r.scope_id "
+        f"AND t.tag = {parameters.add(tag)} AND t.seq = r.seq)"
+        for tag in query.tags
+    )
     if query.since is not None:
         conditions.append(f"r.created_at >= {parameters.add(to_ms(query.since))}")
     if query.until is not None:
@@ -190,11 +191,12 @@ def _among(column: str, values: Sequence[str], parameters: Parameters) -> str:
     return f"{column} IN ({', '.join(parameters.add(value) for value in values)})"
 
 
-def _with_descendants(connection: sqlite3.Connection, scope: Scope, scope_id: int) -> list[int]:
+def _with_sessions(connection: sqlite3.Connection, scope: Scope, scope_id: int) -> list[int]:
     if scope.kind is not ScopeKind.USER:
         return [scope_id]
-    children = connection.execute("SELECT id FROM scopes WHERE parent_id = ?", (scope_id,)).fetchall()
-    return [scope_id, *(row[0] for row in children)]
+    children = connection.execute("SELECT id, path FROM scopes WHERE parent_id = ?", (scope_id,))
+    sessions = [i for i, path in children if read_scope(path).kind is ScopeKind.SESSION]
+    return [scope_id, *sessions]
 
 
 def _delete_scopes(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:

@@ -1,0 +1,257 @@
+"""Between LangChain's values and memkit's: messages in both directions, hits to documents."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+    messages_from_dict,
+)
+
+from langchain_memkit.plain import plain
+from memkit_core import InvalidInputError, Message, RecallResult, Role, ScoredRecord, ToolCall
+from memkit_core.errors import shown
+from memkit_core.jsonvalues import JsonValue
+from memkit_core.models import MESSAGES
+
+FORMAT = "langchain"
+"""What `Message.format` says of a payload written here: `{"type": ..., "data": ...}` of LangChain."""
+
+METADATA_PREFIX = "memkit_"
+"""Leads every metadata key of a `Document` that is ours and not the user's."""
+
+_LOGGER = logging.getLogger("memkit.langchain")
+
+_ROLES: Mapping[str, Role] = {
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "tool": Role.TOOL,
+    # The retired form of a tool result names no call, so it cannot be paired with one: as a tool
+    # message it would be left out of every view that goes to a model.
+    "function": Role.ASSISTANT,
+}
+_CHAT_ROLES: Mapping[str, Role] = {
+    "assistant": Role.ASSISTANT,
+    "ai": Role.ASSISTANT,
+    "chatbot": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+}
+
+
+# ------------------------------------------------------------------ messages
+
+
+def merged(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages without chunks: fragments that follow each other become the message they make.
+
+    Fragments belong together when they stand side by side and agree in class, id (no id counts as
+    one) and tool call, role or function name, up to the one marked as the last. A lone chunk
+    becomes a plain message. The caller's objects stay as they are.
+    """
+    whole: list[BaseMessage] = []
+    fragments: list[BaseMessageChunk] = []
+    for message in messages:
+        if fragments and not _continues(fragments[-1], message):
+            whole.append(_joined(fragments))
+            fragments = []
+        if isinstance(message, BaseMessageChunk):
+            fragments.append(message)
+        else:
+            whole.append(message)
+    return [*whole, _joined(fragments)] if fragments else whole
+
+
+def _continues(chunk: BaseMessageChunk, message: object) -> bool:
+    keys = ("id", "tool_call_id", "role", "name") if chunk.type != "AIMessageChunk" else ("id",)
+    return (
+        type(message) is type(chunk)
+        and getattr(chunk, "chunk_position", None) != "last"
+        and all(getattr(chunk, key, None) == getattr(message, key, None) for key in keys)
+    )
+
+
+def _joined(fragments: Sequence[BaseMessageChunk]) -> BaseMessage:
+    whole: BaseMessage = message_chunk_to_message(functools.reduce(operator.add, fragments))
+    # LangChain's own addition and conversion drop the name and the fields it does not know.
+    unknown = {key: value for chunk in fragments for key, value in (chunk.model_extra or {}).items()}
+    name = next((chunk.name for chunk in fragments if chunk.name is not None), None)
+    return whole.model_copy(update={**unknown, "name": name, "id": fragments[0].id})
+
+
+def to_memkit(message: BaseMessage) -> Message:
+    """The message as memkit stores it: neutral fields to search and share, and itself as payload.
+
+    What JSON cannot carry in `additional_kwargs`, `artifact` and the like is stored in the form
+    that `plain` documents. A `HumanMessage` that a harness wrote (`lc_source` in its
+    `additional_kwargs`, such as a summary) is kept, but recall does not find it.
+
+    Raises:
+        InvalidInputError: it is no LangChain message, or of a type that LangChain cannot load.
+    """
+    if not isinstance(message, BaseMessage):
+        raise InvalidInputError(f"messages must be LangChain messages, got {shown(message)}")
+    harness = isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs
+    return Message(
+        role=_role(message),
+        text=str(message.text),
+        id=message.id or None,
+        speaker=message.name,
+        tool_calls=_calls(message),
+        tool_call_id=getattr(message, "tool_call_id", None),
+        payload={"type": message.type, "data": plain(dict(message))},
+        format=FORMAT,
+        indexed=False if harness or message.type == "function" else None,
+    )
+
+
+def _role(message: BaseMessage) -> Role:
+    if message.type == "chat":
+        return _CHAT_ROLES.get(str(getattr(message, "role", "")).casefold(), Role.USER)
+    role = _ROLES.get(message.type)
+    if role is None:
+        raise InvalidInputError(
+            f"a {type(message).__name__} of type {message.type!r} cannot be stored: LangChain could not "
+            "load it again; use a ChatMessage with a role of your own"
+        )
+    return role
+
+
+def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
+    if not isinstance(message, AIMessage):
+        return ()
+    return tuple(
+        ToolCall(
+            id=call["id"] or "",
+            name=call["name"],
+            arguments=json.dumps(plain(call["args"]), ensure_ascii=False),
+        )
+        for call in message.tool_calls
+    )
+
+
+def from_memkit(message: Message) -> BaseMessage:
+    """The LangChain message: the one that was stored, field by field, with the id it is stored under.
+
+    What another framework or the core itself wrote, such as the stand-in for a missing tool result,
+    is built from the neutral fields.
+    """
+    stored = _stored(message) if message.format == FORMAT else None
+    return _neutral(message) if stored is None else stored
+
+
+def _stored(message: Message) -> BaseMessage | None:
+    try:
+        [stored] = messages_from_dict([message.payload])  # type: ignore[list-item]  # checked by it
+    except (KeyError, TypeError, ValueError) as error:
+        # A payload of a LangChain that knows more: its text and calls are better than a history
+        # that cannot be read at all.
+        _LOGGER.warning(
+            "a stored message is read without its LangChain fields: %s; install the langchain-core "
+            "that wrote it to see them",
+            type(error).__name__,
+        )
+        return None
+    stored.id = message.id
+    return stored
+
+
+def _neutral(message: Message) -> BaseMessage:
+    text, name = message.text, message.speaker
+    match message.role:
+        case Role.USER:
+            return HumanMessage(content=text, id=message.id, name=name)
+        case Role.SYSTEM:
+            return SystemMessage(content=text, id=message.id, name=name)
+        case Role.TOOL:
+            call = message.tool_call_id or ""
+            return ToolMessage(content=text, id=message.id, name=name, tool_call_id=call)
+        case Role.ASSISTANT:
+            return _assistant(message)
+
+
+def _assistant(message: Message) -> AIMessage:
+    calls, invalid = [], []
+    for call in message.tool_calls:
+        try:
+            arguments = json.loads(call.arguments)
+        except ValueError:
+            arguments = None
+        if isinstance(arguments, dict):
+            calls.append({"type": "tool_call", "id": call.id, "name": call.name, "args": arguments})
+        else:
+            problem = "the arguments are no JSON object"
+            invalid.append(
+                {"type": "invalid_tool_call", "id": call.id, "name": call.name, "args": call.arguments,
+                 "error": problem}
+            )  # fmt: skip
+    return AIMessage(
+        content=message.text,
+        id=message.id,
+        name=message.speaker,
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
+    )
+
+
+# ------------------------------------------------------------------ documents
+
+
+def to_documents(result: RecallResult) -> list[Document]:
+    """The hits as documents, best first.
+
+    `Document.id` is the record's id. Ids are unique inside one scope and space only, so hits of one
+    result that share theirs get the id of their index point instead; `memkit_id` is always the
+    record's. See `MemkitRetriever` for the metadata.
+    """
+    shared = Counter(hit.record.id for hit in result)
+    missing = sorted(result.missing)
+    return [
+        Document(
+            page_content=hit.record.content,
+            id=hit.record.id if shared[hit.record.id] == 1 else str(hit.record.point_id),
+            metadata=_metadata(hit, missing),
+        )
+        for hit in result
+    ]
+
+
+def _metadata(hit: ScoredRecord, missing: list[str]) -> dict[str, JsonValue]:
+    record = hit.record
+    occurred = record.occurred_at
+    own: dict[str, JsonValue] = {
+        "id": record.id,
+        "scope": str(record.scope),
+        "space": record.space,
+        "type": record.type.value,
+        "tags": list(record.tags),
+        "created_at": record.created_at.isoformat(),
+        "occurred_at": None if occurred is None else occurred.isoformat(),
+        "score": hit.score,
+        "similarity": hit.signals.similarity,
+        "missing": list(missing),
+    }
+    if record.space == MESSAGES:
+        own |= {"session_id": record.created_in_session_id, "speaker": record.speaker}
+    free: dict[str, JsonValue] = {}
+    displaced: dict[str, JsonValue] = {}
+    for key, value in record.metadata.items():
+        (displaced if key.startswith(METADATA_PREFIX) else free)[key] = value
+    if displaced:
+        own["metadata"] = displaced
+    return free | {METADATA_PREFIX + name: value for name, value in own.items()}

@@ -1,0 +1,141 @@
+"""`MessageLog` in plain Python."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import islice
+
+from memkit_core.jsonvalues import canonical_json
+from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Role, Session, Target
+from memkit_core.scope import Scope
+from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
+from memkit_core.stores.turns import placed_turn
+
+
+class InMemoryLog:
+    """Sessions and messages in dicts."""
+
+    def __init__(self, state: State) -> None:
+        """Read and write in `state`."""
+        self._state = state
+
+    def append(
+        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+    ) -> list[Message]:
+        """See `MessageLog.append`."""
+        if not messages:
+            return []
+        # All that can fail happens before the first row changes.
+        newest = {str(message.id): _own(message) for message in messages}
+        turn_of = {turn.id: prepared(turn) for turn in turns}
+        with self._state.open():
+            sessions = self._state.conversations.setdefault(session.parent, {})
+            log = sessions.setdefault(session, Conversation(created_at=now, updated_at=now))
+            log.updated_at = max(log.updated_at, now)
+            for i, message in newest.items():
+                log.messages[i] = _placed(message, session, log, now)
+                self._write_turn(session, log.messages[i], turn_of.get(i))
+            return [_copied(log.messages[str(message.id)]) for message in messages]
+
+    def _write_turn(self, session: Scope, message: Message, turn: Prepared | None) -> None:
+        if turn is not None:
+            position = _position(message)
+            placed = dataclasses.replace(turn, record=placed_turn(turn.record, position))
+            self._state.write(placed, position=position)
+        else:
+            self._remove_turns(session, [str(message.id)])
+
+    def _remove_turns(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+        rows = [self._state.rows.get((session, MESSAGES, i)) for i in ids]
+        return self._state.remove([row for row in rows if row is not None])
+
+    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
+        """See `MessageLog.read`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            newest_first = reversed(log.messages.values()) if log is not None else iter(())
+            chosen = (m for m in newest_first if before is None or _position(m) < before)
+            return [_copied(m) for m in reversed(list(islice(chosen, last)))]
+
+    def system_messages(self, session: Scope) -> list[Message]:
+        """See `MessageLog.system_messages`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            found = [] if log is None else [m for m in log.messages.values() if m.role is Role.SYSTEM]
+            return [_copied(m) for m in found]
+
+    def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+        """See `MessageLog.delete`."""
+        wanted = list(dict.fromkeys(ids))
+        with self._state.open():
+            turns = self._remove_turns(session, wanted)
+            log = self._state.conversation(session)
+            gone = [log.messages.pop(i, None) for i in wanted] if log is not None else []
+            return dataclasses.replace(turns, messages=sum(m is not None for m in gone))
+
+    def clear(self, session: Scope) -> DeleteReceipt:
+        """See `MessageLog.clear`."""
+        with self._state.open():
+            turns = self._state.remove(self._state.rows_of(Target(scope=session, space=MESSAGES)))
+            log = forget_sessions(self._state, lambda scope: scope == session)
+            return dataclasses.replace(turns, messages=log.messages, sessions=log.sessions)
+
+    def session(self, session: Scope) -> Session | None:
+        """See `MessageLog.session`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            return None if log is None else _session(session, log)
+
+    def sessions(self, user: Scope) -> list[Session]:
+        """See `MessageLog.sessions`."""
+        with self._state.open():
+            logs = self._state.conversations.get(user, {})
+            newest_made = reversed([_session(scope, log) for scope, log in logs.items()])
+            return sorted(newest_made, key=lambda session: session.updated_at, reverse=True)
+
+
+def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteReceipt:
+    """Delete the chosen sessions with their messages, not their turns; counts both."""
+    messages = sessions = 0
+    for user, logs in list(state.conversations.items()):
+        for session in [one for one in logs if chosen(one)]:
+            messages += len(logs.pop(session).messages)
+            sessions += 1
+        if not logs:
+            del state.conversations[user]
+    return DeleteReceipt(messages=messages, sessions=sessions)
+
+
+def _own(message: Message) -> Message:
+    """A copy that shares nothing with its caller; what is not JSON raises here."""
+    canonical_json(dict(message.metadata))
+    canonical_json(message.payload)
+    return _copied(message)
+
+
+def _copied(message: Message) -> Message:
+    """The message as it is handed out: changing its JSON changes nothing here."""
+    metadata, payload = copy.deepcopy((dict(message.metadata), message.payload))
+    return dataclasses.replace(message, metadata=metadata, payload=payload)
+
+
+def _placed(message: Message, session: Scope, log: Conversation, now: datetime) -> Message:
+    old = log.messages.get(str(message.id))
+    position = log.next_position if old is None else _position(old)
+    log.next_position = max(log.next_position, position + 1)
+    said = message.created_at or (now if old is None else old.created_at)
+    return dataclasses.replace(message, session=session, position=position, created_at=said)
+
+
+def _position(message: Message) -> int:
+    assert message.position is not None
+    return message.position
+
+
+def _session(scope: Scope, log: Conversation) -> Session:
+    return Session(
+        scope=scope, created_at=log.created_at, updated_at=log.updated_at, messages=len(log.messages)
+    )

@@ -1,0 +1,221 @@
+"""What an `InMemoryStore` holds, and the few changes its parts make to it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from memkit_core.errors import ClosedError
+from memkit_core.filters import Filter, matches
+from memkit_core.jsonvalues import canonical_json
+from memkit_core.locks import ThreadLock
+from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Target
+from memkit_core.ports import Vector, VectorSpace
+from memkit_core.scope import Scope
+from memkit_core.text.tokenizer import keyword_terms
+from memkit_core.times import utc_now
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """A record with what hangs on it.
+
+    `position` is None for what is no turn; `vector` is None while the text is not embedded, and
+    empty when it held nothing to embed.
+    """
+
+    seq: int
+    record: MemoryRecord
+    position: int | None
+    terms: Counter[str]
+    vector: Vector | None = None
+
+
+@dataclass(slots=True)
+class Partition:
+    """The rows that share keyword statistics: one space of one owner."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    terms: int = 0
+    frequencies: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """An outbox entry; `row` is None when the point was deleted."""
+
+    number: int
+    point_id: UUID
+    row: Row | None
+    enqueued_at: datetime
+    attempts: int = 0
+    retry_at: datetime | None = None
+    last_error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """A session and its log; a dict keeps the place of a message that is replaced."""
+
+    created_at: datetime
+    updated_at: datetime
+    next_position: int = 0
+    messages: dict[str, Message] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Prepared:
+    """A record that is ready to be written: from here on nothing can fail."""
+
+    record: MemoryRecord
+    terms: Counter[str]
+
+
+def prepared(record: MemoryRecord) -> Prepared:
+    """A copy of `record` that shares nothing with its caller.
+
+    Raises:
+        TypeError, ValueError: its metadata is not JSON.
+    """
+    metadata = json.loads(canonical_json(dict(record.metadata)))
+    own = dataclasses.replace(record, metadata=metadata)
+    return Prepared(record=own, terms=Counter(keyword_terms(own.index_text)))
+
+
+def copied(record: MemoryRecord) -> MemoryRecord:
+    """The record as it is handed out: changing its metadata changes nothing here."""
+    return dataclasses.replace(record, metadata=copy.deepcopy(dict(record.metadata)))
+
+
+class State:
+    """All of a store, behind one lock. Every method but `close` is called inside `open`."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        self._mutex = ThreadLock()
+        self._closed = False
+        self._last_seq = self._last_number = 0
+        self.rows: dict[tuple[Scope, str, str], Row] = {}
+        self.points: dict[UUID, Row] = {}
+        self.partitions: dict[tuple[Scope, str], Partition] = {}
+        self.changes: dict[int, Change] = {}
+        self.newest_change: dict[UUID, int] = {}
+        self.conversations: dict[Scope | None, dict[Scope, Conversation]] = {}
+        self.session_numbers: dict[Scope, int] = {}
+        self.vector_space: VectorSpace | None = None
+        self.synced_through = 0
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Hold the lock of a store that is still open: one transaction."""
+        with self._mutex:
+            if self._closed:
+                raise ClosedError("the store was closed; open the memory again")
+            yield
+
+    def close(self) -> None:
+        """Let go of everything; later calls of `open` raise."""
+        with self._mutex:
+            self._closed = True
+            self.rows, self.points, self.partitions = {}, {}, {}
+            self.changes, self.newest_change, self.conversations = {}, {}, {}
+
+    def rows_of(self, target: Target) -> list[Row]:
+        """The target's rows, oldest first, expired ones included."""
+        partition = self.partitions.get((target.owner, target.space), Partition())
+        return [row for row in partition.rows.values() if target.covers(row.record.scope)]
+
+    def visible(self, target: Target, where: Filter | None, now: datetime) -> list[Row]:
+        """The target's rows that have not expired and satisfy `where`, oldest first."""
+        return [
+            row
+            for row in self.rows_of(target)
+            if row.record.is_visible_at(now) and (where is None or matches(where, row.record))
+        ]
+
+    def write(self, new: Prepared, *, position: int | None = None) -> MemoryRecord:
+        """Insert a record, or replace the one with its identity; returns it as stored."""
+        record = new.record
+        row = self.rows.get((record.scope, record.space, record.id))
+        if row is None:
+            self._last_seq += 1
+            row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms)
+            self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
+        else:
+            self._forget_terms(row)
+            self._replace(row, new)
+            row.position = position
+        self._count_terms(row)
+        self.enqueue(record.point_id, row)
+        return row.record
+
+    def _replace(self, row: Row, new: Prepared) -> None:
+        old = row.record
+        row.record = dataclasses.replace(
+            new.record,
+            created_at=old.created_at,
+            last_accessed_at=old.last_accessed_at,
+            access_count=old.access_count,
+            version=old.version + 1,
+        )
+        row.terms = new.terms
+        if row.record.index_text != old.index_text:
+            row.vector = None
+
+    def remove(self, rows: list[Row]) -> DeleteReceipt:
+        """Delete rows with all that hangs on them."""
+        for row in rows:
+            record = row.record
+            self._forget_terms(row)
+            del self.rows[record.scope, record.space, record.id]
+            del self.points[record.point_id]
+            self.enqueue(record.point_id, None)
+        turns = sum(row.record.space == MESSAGES for row in rows)
+        vectors = sum(row.vector is not None for row in rows)
+        return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
+
+    def enqueue(self, point: UUID, row: Row | None) -> None:
+        """Tell the vector index that a point changed; its older change is forgotten."""
+        self.changes.pop(self.newest_change.get(point, 0), None)
+        self._last_number += 1
+        self.newest_change[point] = self._last_number
+        self.changes[self._last_number] = Change(
+            number=self._last_number, point_id=point, row=row, enqueued_at=utc_now()
+        )
+
+    def confirm(self, number: int) -> None:
+        """Forget a change; a newer one of the same point stays."""
+        change = self.changes.pop(number, None)
+        if change is not None:
+            del self.newest_change[change.point_id]
+
+    def conversation(self, session: Scope) -> Conversation | None:
+        """The log of a session, None when nothing was appended."""
+        return self.conversations.get(session.parent, {}).get(session)
+
+    def session_number(self, session: Scope) -> int:
+        """A number that stands for a session in candidates."""
+        return self.session_numbers.setdefault(session, len(self.session_numbers))
+
+    def _count_terms(self, row: Row) -> None:
+        owner = Target(scope=row.record.scope, space=row.record.space).owner
+        partition = self.partitions.setdefault((owner, row.record.space), Partition())
+        partition.rows[row.seq] = row
+        partition.terms += row.terms.total()
+        partition.frequencies.update(row.terms.keys())
+
+    def _forget_terms(self, row: Row) -> None:
+        owner = Target(scope=row.record.scope, space=row.record.space).owner
+        partition = self.partitions[owner, row.record.space]
+        del partition.rows[row.seq]
+        partition.terms -= row.terms.total()
+        partition.frequencies.subtract(row.terms.keys())
+        if not partition.rows:
+            del self.partitions[owner, row.record.space]

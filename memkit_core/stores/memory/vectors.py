@@ -1,0 +1,190 @@
+"""`VectorTable` and `Outbox` in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+
+from memkit_core.errors import ConfigError
+from memkit_core.filters import Filter
+from memkit_core.models import MemoryRecord, Target
+from memkit_core.ports import Matrix, OutboxEntry, OutboxState, Pending, Vector, VectorSpace
+from memkit_core.stores.memory.state import Change, Row, State, copied
+
+
+class InMemoryVectors:
+    """The vectors that stand beside each row."""
+
+    def __init__(self, state: State) -> None:
+        """Read and write in `state`."""
+        self._state = state
+
+    def use_space(self, space: VectorSpace) -> None:
+        """See `VectorTable.use_space`."""
+        with self._state.open():
+            found = self._state.vector_space
+            if found is not None and found != space:
+                raise ConfigError(
+                    f"this store holds vectors of {found.model!r} ({found.dimension} dimensions, revision "
+                    f"{found.revision!r}), the memory was opened with {space.model!r} ({space.dimension} "
+                    f"dimensions, revision {space.revision!r}); open it with the first embedder"
+                )
+            self._state.vector_space = space
+
+    def space(self) -> VectorSpace | None:
+        """See `VectorTable.space`."""
+        with self._state.open():
+            return self._state.vector_space
+
+    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+        """See `VectorTable.save`."""
+        saved = []
+        with self._state.open():
+            for entry, vector in zip(entries, vectors, strict=True):
+                change = self._state.changes.get(entry.number)
+                row = None if change is None else change.row
+                if row is not None:
+                    row.vector = np.array(vector if vector.any() else (), np.float32)
+                saved.append(row is not None)
+        return saved
+
+    def scan(
+        self,
+        target: Target,
+        *,
+        where: Filter | None,
+        now: datetime,
+        points: Sequence[UUID] | None = None,
+    ) -> tuple[list[UUID], Matrix]:
+        """See `VectorTable.scan`."""
+        wanted = None if points is None else set(points)
+        with self._state.open():
+            found = [
+                (row.record.point_id, vector)
+                for row in self._state.visible(target, where, now)
+                if (vector := _stored(row)) is not None and (wanted is None or row.record.point_id in wanted)
+            ]
+        if not found:
+            return [], np.zeros((0, 0), np.float32)
+        return [point for point, _ in found], np.stack([vector for _, vector in found])
+
+    def page(self, *, after: int, limit: int) -> list[tuple[int, MemoryRecord, Vector]]:
+        """See `VectorTable.page`."""
+        with self._state.open():
+            # Rows are kept in the order they were made, and a replaced one keeps its number.
+            found = [
+                (row.seq, copied(row.record), vector.copy())
+                for row in self._state.rows.values()
+                if row.seq > after and (vector := _stored(row)) is not None
+            ]
+        return found[:limit]
+
+    def counts(self) -> tuple[int, int]:
+        """See `VectorTable.counts`."""
+        with self._state.open():
+            stored = [row for row in self._state.rows.values() if _stored(row) is not None]
+            waiting = sum(row.record.point_id in self._state.newest_change for row in stored)
+            return len(stored), waiting
+
+
+class InMemoryOutbox:
+    """The changes that the vector index has not confirmed, by number."""
+
+    def __init__(self, state: State) -> None:
+        """Read and write in `state`."""
+        self._state = state
+
+    def due(
+        self,
+        *,
+        now: datetime,
+        limit: int,
+        exclude: Sequence[int] = (),
+        points: Sequence[UUID] | None = None,
+    ) -> list[OutboxEntry]:
+        """See `Outbox.due`."""
+        skipped, wanted = set(exclude), None if points is None else set(points)
+        with self._state.open():
+            due = [
+                change
+                for change in self._state.changes.values()
+                if (change.retry_at is None or change.retry_at <= now)
+                and change.number not in skipped
+                and (wanted is None or change.point_id in wanted)
+            ]
+            return [_entry(change) for change in due[:limit]]
+
+    def pending(self, target: Target) -> list[Pending]:
+        """See `Outbox.pending`."""
+        with self._state.open():
+            return [
+                Pending(
+                    number=self._state.newest_change[point], point_id=point, embedded=row.vector is not None
+                )
+                for row in self._state.rows_of(target)
+                if (point := row.record.point_id) in self._state.newest_change
+            ]
+
+    def mark_synced(self, numbers: Sequence[int]) -> None:
+        """See `Outbox.mark_synced`."""
+        with self._state.open():
+            for number in numbers:
+                self._state.confirm(number)
+            self._state.synced_through = max([self._state.synced_through, *numbers])
+
+    def synced_through(self) -> int:
+        """See `Outbox.synced_through`."""
+        with self._state.open():
+            return self._state.synced_through
+
+    def mark_failed(self, numbers: Sequence[int], error: str, *, retry_at: datetime) -> None:
+        """See `Outbox.mark_failed`."""
+        with self._state.open():
+            for change in self._listed(numbers):
+                change.attempts += 1
+                change.last_error = error
+                change.retry_at = retry_at
+
+    def retry(self) -> None:
+        """See `Outbox.retry`."""
+        with self._state.open():
+            for change in self._state.changes.values():
+                change.attempts, change.retry_at = 0, None
+
+    def state(self, *, max_attempts: int) -> OutboxState:
+        """See `Outbox.state`."""
+        with self._state.open():
+            changes = list(self._state.changes.values())
+            told = [change for change in changes if change.last_error is not None]
+            latest = max(
+                told, key=lambda change: (change.retry_at is not None, change.retry_at), default=None
+            )
+            return OutboxState(
+                length=len(changes),
+                oldest=min((change.enqueued_at for change in changes), default=None),
+                failed=sum(change.attempts >= max_attempts for change in changes),
+                last_error=None if latest is None else latest.last_error,
+            )
+
+    def _listed(self, numbers: Sequence[int]) -> list[Change]:
+        return [self._state.changes[n] for n in dict.fromkeys(numbers) if n in self._state.changes]
+
+
+def _stored(row: Row) -> Vector | None:
+    """The vector to search with, None also when there was nothing to embed."""
+    return row.vector if row.vector is not None and row.vector.size else None
+
+
+def _entry(change: Change) -> OutboxEntry:
+    row = change.row
+    vector = None if row is None or row.vector is None else row.vector.copy()
+    return OutboxEntry(
+        number=change.number,
+        point_id=change.point_id,
+        attempts=change.attempts,
+        record=None if row is None else copied(row.record),
+        vector=vector,
+    )

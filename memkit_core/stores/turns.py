@@ -1,0 +1,12 @@
+"""What every store does to a turn when it gives its message a place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from memkit_core.models import MemoryRecord
+
+
+def placed_turn(turn: MemoryRecord, position: int) -> MemoryRecord:
+    """The turn with the position of its message in its metadata, where recall and filters find it."""
+    return dataclasses.replace(turn, metadata={**turn.metadata, "position": position})

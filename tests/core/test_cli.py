@@ -1,0 +1,286 @@
+"""The command line, run as a process of its own after the one that wrote has ended."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import memkit_core
+from memkit_core import Memory, Scope
+from memkit_core.cli.output import one_line, visible
+
+ANN = Scope.user("ann")
+SENTENCE = "小满今年六岁,最喜欢恐龙。"
+
+
+# Child processes find the package that is being tested, installed or not.
+HOME = str(Path(memkit_core.__file__).parents[1])
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MEMKIT_")} | {
+    "PYTHONPATH": os.pathsep.join(filter(None, [HOME, os.environ.get("PYTHONPATH")]))
+}
+
+
+@pytest.fixture
+def memkit(tmp_path):
+    """A function that runs `memkit` in `tmp_path` without a terminal and returns the finished process."""
+
+    def run(*arguments, **environment):
+        return subprocess.run(
+            [sys.executable, "-m", "memkit_core.cli", *arguments],
+            cwd=tmp_path,
+            env=ENVIRONMENT | environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    """The path of a file that another process wrote and closed; the tests only read it."""
+    folder = tmp_path_factory.mktemp("written")
+    code = f"""
+from memkit_core import *
+with Memory.open("memory.db") as memory:
+    ann = Scope.user("ann")
+    memory.add("I moved to Denver in May.", scope=ann, id="m1", tags=["Home", "city"])
+    memory.add("I prefer window seats.", scope=ann, id="m2", type="preference", tags=["travel"])
+    memory.add("Denver is somebody else's secret.", scope=Scope.user("bob"))
+    memory.add("Everyone in acme meets on Denver Street.", scope=Scope.workspace("acme", org="corp"))
+    memory.add("Inside acme ann leads.", scope=Scope.user("ann", workspace=Scope.workspace("acme", org="corp")))
+    memory.sessions.append(
+        [Message(role=Role.USER, speaker="Ann", text={SENTENCE!r}, id="t1", created_at="2025-03-01T10:00:00")],
+        scope=Scope.session("s1", user="ann"),
+    )
+    memory.sessions.append(
+        [Message(role=Role.USER, text="Denver again \\x1b[31mred", id="t2")],
+        scope=Scope.session("s2", user="ann"),
+    )
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=60, env=ENVIRONMENT)
+    return str(folder / "memory.db")
+
+
+def contents(process):
+    assert process.returncode == 0, process.stderr
+    document = json.loads(process.stdout)
+    if "hits" in document:
+        return [hit["record"]["content"] for hit in document["hits"]]
+    return [record["content"] for record in document["records"]]
+
+
+def test_recall_prints_what_another_process_remembered(memkit, db):
+    """`memkit recall` shows text, score and time on stdout, and says what it did on stderr."""
+    process = memkit("recall", "where did I move?", "--db", db, "--user", "ann", "--no-messages")
+
+    assert process.returncode == 0
+    first = process.stdout.splitlines()[0]
+    assert first.split()[0] == "1"
+    assert "I moved to Denver in May." in first
+    assert "secret" not in process.stdout
+    assert "2 found for user:ann" in process.stderr
+    assert "\x1b" not in process.stdout
+
+
+def test_recall_as_json(memkit, db):
+    """`--json` prints one document: hits with score, signals and the record, times in ISO 8601."""
+    process = memkit(
+        "recall", "Denver", "--db", db, "--user", "ann", "--top-k", "1", "--no-messages", "--json"
+    )
+
+    document = json.loads(process.stdout)
+    (hit,) = document["hits"]
+    assert (hit["record"]["id"], hit["record"]["scope"]) == ("m1", {"user": "ann"})
+    assert hit["record"]["tags"] == ["home", "city"]
+    assert hit["record"]["created_at"].endswith("+00:00")
+    assert 0 < hit["score"] <= 1
+    assert hit["signals"]["keyword"] > 0
+    assert document["missing"] == []
+    assert document["milliseconds"] > 0
+
+
+def test_scopes_are_never_widened(memkit, db):
+    """User, session, workspace and org each name one scope and see only that one."""
+    ask = ("recall", "Denver acme leads", "--db", db, "--json")
+
+    assert "Denver again \x1b[31mred" in contents(memkit(*ask, "--user", "ann"))
+    assert contents(memkit(*ask, "--user", "ann", "--session", "s2")) == ["Denver again \x1b[31mred"]
+    assert contents(memkit(*ask, "--workspace", "acme", "--org", "corp")) == [
+        "Everyone in acme meets on Denver Street."
+    ]
+    inside = ("--user", "ann", "--workspace", "acme", "--org", "corp")
+    assert contents(memkit(*ask, *inside)) == ["Inside acme ann leads."]
+    assert contents(memkit(*ask, "--workspace", "acme")) == []
+    assert contents(memkit(*ask, "--org", "corp")) == []
+
+
+def test_list_filters_and_pages(memkit, db):
+    """`memkit list` shows newest first and takes tags, types, a space, a limit and a cursor."""
+    ann = ("list", "--db", db, "--user", "ann", "--json")
+
+    assert contents(memkit(*ann)) == ["I prefer window seats.", "I moved to Denver in May."]
+    assert contents(memkit(*ann, "--tag", "home", "--tag", "city")) == ["I moved to Denver in May."]
+    assert contents(memkit(*ann, "--type", "preference")) == ["I prefer window seats."]
+    assert SENTENCE in contents(memkit(*ann, "--space", "messages"))
+    page = json.loads(memkit(*ann, "--limit", "1").stdout)
+    assert [record["id"] for record in page["records"]] == ["m2"]
+    assert contents(memkit(*ann, "--cursor", page["cursor"])) == ["I moved to Denver in May."]
+    shown = memkit("list", "--db", db, "--user", "ann")
+    assert "#home #city" in shown.stdout
+    assert "2 records of user:ann" in shown.stderr
+
+
+def test_environment_variables_stand_for_options(memkit, db):
+    """MEMKIT_DB and MEMKIT_USER are read at the command line, and nowhere deeper."""
+    process = memkit("list", "--json", MEMKIT_DB=db, MEMKIT_USER="ann")
+
+    assert len(contents(process)) == 2
+
+
+def test_text_in_any_language_in_the_c_locale(memkit, db):
+    """Chinese goes in and out where the locale knows only ASCII and UTF-8 mode is off."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    for form in ((), ("--json",)):
+        process = memkit("recall", "喜欢恐龙", "--db", db, "--user", "ann", "-k", "1", *form, **plain)
+        assert process.returncode == 0, process.stderr
+        assert SENTENCE in process.stdout
+        assert "\ufffd" not in process.stdout
+
+
+def test_control_characters_do_not_reach_the_terminal(memkit, db):
+    """What is remembered cannot reprogram the terminal it is shown on."""
+    process = memkit("list", "--db", db, "--user", "ann", "--space", "messages")
+
+    assert "Denver again \ufffd[31mred" in process.stdout
+    assert "\x1b" not in process.stdout
+    assert visible("a\tb\nc\x07\x9b") == "a\tb\nc\ufffd\ufffd"
+    assert one_line("a\n b\x1b") == "a b\ufffd"
+
+
+@pytest.mark.parametrize("command", [("recall", "x"), ("list",)])
+def test_a_path_that_is_not_there_is_an_error_and_makes_no_file(memkit, tmp_path, command):
+    """Reading never creates a memory: one line on stderr, exit code 1, nothing on disk."""
+    process = memkit(*command, "--db", "nope.db", "--user", "ann")
+
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == "memkit: there is no memory at 'nope.db'; give the file as --db or MEMKIT_DB\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_are_one_line_without_a_traceback(memkit, db, tmp_path):
+    """What memkit refuses is said in one line with exit code 1."""
+    (tmp_path / "text.db").write_text("no database " * 100)
+    ann = ("--user", "ann")
+    for arguments in (
+        ("recall", "x", "--db", db, *ann, "--top-k", "0"),
+        ("list", "--db", db, *ann, "--type", "rumour"),
+        ("list", "--db", db, *ann, "--cursor", "nonsense"),
+        ("recall", "x", "--db", "text.db", *ann),
+        ("recall", "x", "--db", db, "--user", ""),
+        ("eval", str(tmp_path)),
+    ):
+        process = memkit(*arguments)
+        assert (process.returncode, process.stdout) == (1, ""), arguments
+        assert process.stderr.startswith("memkit: "), arguments
+        assert process.stderr.count("\n") == 1, process.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recall",),
+        ("recall", "x", "--db", "memory.db"),  # whose?
+        ("recall", "x", "--user", "ann"),
+        ("list", "--db", "memory.db", "--session", "s1"),
+        ("eval", ".", "--k", "5,x"),
+        ("eval", ".", "--k", "0"),
+        ("teleport",),
+        ("recall", "x", "--db", "memory.db", "--user", "ann", "--top-k", "many"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_exit_code_2(memkit, arguments):
+    """A command that cannot be understood ends with 2 and a line that points to the help."""
+    process = memkit(*arguments)
+
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("memkit: ")
+    assert process.stderr.endswith("(see memkit --help)\n")
+    assert process.stderr.count("\n") == 1
+
+
+def test_version_and_help(memkit):
+    """`--version` and `--help` go to stdout; no command at all shows the help on stderr."""
+    from memkit_core import __version__
+
+    assert memkit("--version").stdout == f"memkit {__version__}\n"
+    assert "recall" in memkit("--help").stdout
+    nothing = memkit()
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "Commands:" in nothing.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_closed_pipe_ends_quietly(tmp_path, form):
+    """When the reader goes away there is no traceback, only exit code 1."""
+    with Memory.open(tmp_path / "big.db") as memory:
+        memory.add_many(["words " * 200 + str(n) for n in range(300)], scope=ANN, background=True)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "memkit_core.cli",
+            "list",
+            "--db",
+            "big.db",
+            "--user",
+            "ann",
+            "--limit",
+            "300",
+            *form,
+        ],
+        cwd=tmp_path,
+        # Unbuffered, Python takes a write that was cut short for a whole one.
+        env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONUNBUFFERED"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline()
+    process.stdout.close()
+    stderr = process.stderr.read().decode()
+    process.stderr.close()
+
+    assert process.wait(timeout=60) == 1
+    assert stderr == ""
+
+
+def test_eval_prints_one_json_document(memkit, tmp_path):
+    """`memkit eval --json` has one JSON document on stdout, with every k that was asked for."""
+    turns = [
+        {"conversation_id": "c", "session_id": "s", "turn_id": f"t{n}", "text": text, "role": "user"}
+        for n, text in enumerate(["The boat is green.", "The shed is locked.", "Tea is at five."])
+    ]
+    asked = {"question_id": "q", "conversation_id": "c", "question": "What colour is the boat?"}
+    (tmp_path / "conversations.jsonl").write_text("".join(json.dumps(t) + "\n" for t in turns))
+    (tmp_path / "questions.jsonl").write_text(json.dumps(asked | {"evidence_turn_ids": ["t0"]}) + "\n")
+
+    process = memkit("eval", ".", "--k", "1,2", "--k", "3", "--json")
+
+    assert process.returncode == 0, process.stderr
+    numbers = json.loads(process.stdout)
+    assert numbers["k"] == [1, 2, 3]
+    assert numbers["overall"]["hybrid"]["recall@1"] == 1.0
+    assert numbers["counts"]["turns"] == 3
+    table = memkit("eval", ".", "--k", "1")
+    assert "recall@1" in table.stdout
+    assert "asking" in table.stderr
+    unknown = memkit("eval", ".", "--embedder", "nonsense", "--json")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "unknown embedder 'nonsense'" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
