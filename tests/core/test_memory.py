@@ -796,6 +796,7 @@ class TestTurns:
         session = Scope.session("s1", user="alice")
         memory.sessions.append([Message(role=Role.USER, text="The tent is green.", id="m")], scope=session)
         memory.sessions.append([Message(role=Role.USER, text="The canoe is blue.", id="m")], scope=session)
+        assert memory.flush()
         assert texts(memory.recall("tent green", scope=ALICE, include_messages=True)) == ["The canoe is blue."]
         assert list(memory.recall("tent", scope=ALICE, include_messages=True, ranking=Ranking(dense=0))) == []
         memory.sessions.append([Message(role=Role.USER, text=" ", id="m")], scope=session)

@@ -1,0 +1,89 @@
+"""`MemkitRetriever`: memories as the nodes of a query or chat engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks.base import CallbackManager
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from memkit_core import Memory, RecordType, Scope, ScoredRecord
+from memkit_core.filters import FilterLike
+from memkit_core.scope import require_scope
+
+
+class MemkitRetriever(BaseRetriever):
+    """Recalls the records of the given scopes; nodes come best first.
+
+    A node's id is the record's point id, which no other record of any scope shares. Its score is
+    `signals.similarity`, in [0, 1] and comparable across queries, or None for a record that only
+    the keywords found; the order is recall's own, which weighs more than similarity. Metadata holds
+    `record_id`, `scope`, `type`, `tags` and `created_at` beside the record's own, and is not part
+    of what a model or an embedder sees.
+
+    Args:
+        memory: the open memory; it stays the caller's to close.
+        scope: one scope or several, as for `Memory.recall`.
+        top_k: the most nodes.
+        include_messages: also retrieve conversation turns.
+        filters, types: only records that satisfy these.
+        callback_manager: LlamaIndex's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: Memory,
+        scope: Scope | Sequence[Scope],
+        top_k: int = 5,
+        include_messages: bool = False,
+        filters: FilterLike | None = None,
+        types: Iterable[RecordType | str] = (),
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        """Read from `memory`; see the class."""
+        super().__init__(callback_manager=callback_manager)
+        scopes = [scope] if isinstance(scope, Scope) or not isinstance(scope, Sequence) else scope
+        self._scopes = tuple(require_scope(one, verb="MemkitRetriever") for one in scopes)
+        self._memory = memory
+        self._top_k = top_k
+        self._include_messages = include_messages
+        self._filters = filters
+        self._types = tuple(types)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        result = self._memory.recall(
+            query_bundle.query_str,
+            scope=self._scopes,
+            top_k=self._top_k,
+            include_messages=self._include_messages,
+            filters=self._filters,
+            types=self._types,
+        )
+        return [_node(hit) for hit in result]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _node(hit: ScoredRecord) -> NodeWithScore:
+    record = hit.record
+    own = {
+        "record_id": record.id,
+        "scope": str(record.scope),
+        "type": record.type.value,
+        "tags": list(record.tags),
+        "created_at": record.created_at.isoformat(),
+    }
+    # Ours win: free metadata can never change whose record it is.
+    metadata = {**record.metadata, **own}
+    node = TextNode(
+        id_=str(record.point_id),
+        text=record.content,
+        metadata=metadata,
+        excluded_llm_metadata_keys=list(metadata),
+        excluded_embed_metadata_keys=list(metadata),
+    )
+    return NodeWithScore(node=node, score=hit.signals.similarity)
