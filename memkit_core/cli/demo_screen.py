@@ -18,7 +18,6 @@ STAND_IN = "stand-in model, no network: repeats the best memory"
 
 _FENCED = re.compile(r"<(turn|memory)\b([^>]*)>(.*?)</\1>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
-_SHOWN = 3
 
 
 def real_model() -> str | None:
@@ -82,12 +81,12 @@ class Screen:
         self._console.print(f"\nQ: {visible(text)}", style="bold")
 
     def recalled(self, lines: Iterable[Recalled], *, milliseconds: float) -> None:
-        """The best of what was recalled, a line each, and how long it took."""
+        """What was recalled, a line each, and how long it took."""
         listed = list(lines)
         self._console.print(
             f"   {len(listed)} memories recalled in {milliseconds:.1f} ms; score, time (UTC), text:"
         )
-        for line in listed[:_SHOWN]:
+        for line in listed:
             text = Text(f"   {line.score:.3f}  {line.said_at}  {one_line(line.text)}")
             text.truncate(self._console.width, overflow="ellipsis")
             self._console.print(text)
