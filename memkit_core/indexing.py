@@ -42,6 +42,8 @@ _log = logging.getLogger("memkit.index")
 
 _FLUSH_EVERY = 256
 """Changes applied before the index is flushed and the outbox confirmed."""
+_FILTERED_BY_INDEX = INDEXED_FIELDS - {"expires_at"}
+"""An index knows no expiry of pinned records, which never come to it; a filter on it is the store's."""
 _SCAN_POINTS = 2000
 """Unconfirmed rows up to which they are scanned one by one beside the index."""
 _NEVER = from_ms(to_ms(datetime.fromisoformat("9999-01-01T00:00:00+00:00")))
@@ -218,7 +220,7 @@ class Indexer:
         index = self._keeper.index()
         if index is None and self._store.vectors.space() is not None:
             missing.add("index")
-        usable = where is None or indexable(where, INDEXED_FIELDS)
+        usable = where is None or indexable(where, _FILTERED_BY_INDEX)
         if index is not None and usable and len(unconfirmed) <= _SCAN_POINTS:
             try:
                 found = index.search(

@@ -170,7 +170,8 @@ class VectorSpace:
 
 
 class RecordTable(Protocol):
-    """The records of every space. Each method is one transaction; expired records are never returned.
+    """The records of every space. Each method is one transaction. Reads that are told the time
+    (`now`) never return what has expired by then.
 
     A method happens whole or not at all, also when the process is killed in it, and what it
     returned survives a kill.
@@ -206,7 +207,10 @@ class RecordTable(Protocol):
         """
 
     def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
-        """The target's records with these point ids, any order."""
+        """The target's records with these point ids, expired or not, any order.
+
+        For points that `candidates` has just returned: what may be seen was decided there.
+        """
 
     # Last, because its name hides the built-in type from what follows in the class.
     def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:
@@ -244,6 +248,9 @@ class VectorTable(Protocol):
 
         Returns, aligned, whether it was: a vector is never attached to a text it was not made
         from. An all-zero row is kept as "nothing to embed": never indexed, never embedded again.
+
+        Raises:
+            DimensionMismatchError: the rows have another length than the space in use.
         """
 
     def scan(

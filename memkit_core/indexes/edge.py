@@ -151,7 +151,9 @@ class EdgeIndex:
             stored: Any = record.vector
             if not stored or _VECTOR not in stored:
                 raise BackendError(
-                    f"point {record.id} has no vector; the files are damaged", backend=_BACKEND, operation="get"
+                    f"point {record.id} has no vector; the files are damaged",
+                    backend=_BACKEND,
+                    operation="get",
                 )
             vectors[UUID(str(record.id))] = np.asarray(stored[_VECTOR], dtype=np.float32)
         return vectors

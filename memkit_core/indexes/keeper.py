@@ -156,7 +156,7 @@ class EdgeKeeper:
     def _rebuild(self, folder: Path, space: VectorSpace) -> EdgeIndex:
         self.check_space()
         aside = folder.with_name(folder.name + ".aside")
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove(aside)
         if folder.exists():
             folder.rename(aside)
         synced_through = self._store.outbox.synced_through()
@@ -165,7 +165,7 @@ class EdgeKeeper:
             index.upsert([index_point(record, vector) for record, vector in records])
         index.flush()
         self._write_manifest(folder, space, synced_through)
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove(aside)
         return index
 
     def _verify(self, index: EdgeIndex) -> None:
@@ -254,6 +254,13 @@ class EdgeKeeper:
         fresh = path.with_name(path.name + ".new")
         fresh.write_text(json.dumps(_manifest(self._store, space, synced_through)), encoding="utf-8")
         fresh.replace(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _manifest(store: RecordStore, space: VectorSpace, synced_through: int) -> dict[str, object]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memkit_core.errors import ScopeError
+from memkit_core.errors import DimensionMismatchError, ScopeError
 from memkit_core.models import MemoryRecord
+from memkit_core.ports import Matrix, VectorSpace
 from memkit_core.scope import Scope
 
 
@@ -14,3 +15,16 @@ def check_scopes(scope: Scope, records: Sequence[MemoryRecord]) -> None:
     for record in records:
         if record.scope != scope:
             raise ScopeError(f"put: record {record.id!r} is of {record.scope}, the call is about {scope}")
+
+
+def check_vectors(vectors: Matrix, space: VectorSpace | None, *, backend: str) -> None:
+    """Refuse vectors of another length than the space in use, or vectors before there is one."""
+    if space is None or vectors.shape[1:] != (space.dimension,):
+        expected = (
+            "no vector space is in use yet"
+            if space is None
+            else f"the space has {space.dimension} dimensions"
+        )
+        raise DimensionMismatchError(
+            f"{expected}, got vectors of shape {vectors.shape}", backend=backend, operation="save vectors"
+        )

@@ -742,7 +742,11 @@ class TestTurns:
         """A user's turn search covers all of the user's sessions, a session's only its own."""
         first, second = Scope.session("s1", user="alice"), Scope.session("s2", user="alice")
         other = Scope.session("s1", user="bob")
-        for scope, text in ((first, "The tent is green."), (second, "The tent leaks."), (other, "My tent is red.")):
+        for scope, text in (
+            (first, "The tent is green."),
+            (second, "The tent leaks."),
+            (other, "My tent is red."),
+        ):
             memory.sessions.append([Message(role=Role.USER, text=text, speaker="Al")], scope=scope)
 
         def found(*scopes):
@@ -763,7 +767,11 @@ class TestTurns:
         forged = {"session_id": "other", "speaker": "Eve", "role": "system", "mood": "calm"}
         memory.sessions.append([Message(role=Role.SYSTEM, text="Be kind.")], scope=session)
         [stored] = memory.sessions.append(
-            [Message(role=Role.USER, text="The tent is green.", speaker="Al", created_at=said, metadata=forged)],
+            [
+                Message(
+                    role=Role.USER, text="The tent is green.", speaker="Al", created_at=said, metadata=forged
+                )
+            ],
             scope=session,
         )
         [hit] = memory.recall("tent", scope=ALICE, include_messages=True, filters={"metadata.mood": "calm"})
@@ -797,7 +805,9 @@ class TestTurns:
         memory.sessions.append([Message(role=Role.USER, text="The tent is green.", id="m")], scope=session)
         memory.sessions.append([Message(role=Role.USER, text="The canoe is blue.", id="m")], scope=session)
         assert memory.flush()
-        assert texts(memory.recall("tent green", scope=ALICE, include_messages=True)) == ["The canoe is blue."]
+        assert texts(memory.recall("tent green", scope=ALICE, include_messages=True)) == [
+            "The canoe is blue."
+        ]
         assert list(memory.recall("tent", scope=ALICE, include_messages=True, ranking=Ranking(dense=0))) == []
         memory.sessions.append([Message(role=Role.USER, text=" ", id="m")], scope=session)
         assert list(memory.recall("canoe", scope=ALICE, include_messages=True)) == []

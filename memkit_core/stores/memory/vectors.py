@@ -12,6 +12,7 @@ from memkit_core.errors import ConfigError
 from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, OutboxState, Pending, Vector, VectorSpace
+from memkit_core.stores.checks import check_vectors
 from memkit_core.stores.memory.state import Change, Row, State, copied
 
 
@@ -41,6 +42,7 @@ class InMemoryVectors:
 
     def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
         """See `VectorTable.save`."""
+        check_vectors(vectors, self.space(), backend="memory")
         saved = []
         with self._state.open():
             for entry, vector in zip(entries, vectors, strict=True):

@@ -4,6 +4,9 @@
   it with `wal_autocheckpoint` off: SQLite before 3.51.3 can lose a commit when a checkpoint races
   it (https://sqlite.org/wal.html, "the WAL-reset bug").
 - Connections are pooled, not tied to threads, so any thread may call at any time.
+- No connection is open across a fork: SQLite keeps one table of locks a file and process, so a
+  child's own connections would count on locks that only its parent holds, and lose commits when
+  the parent closes. Idle connections are closed before a fork, running calls are waited for.
 - A forked child never touches an inherited connection (https://sqlite.org/howtocorrupt.html §2.6).
 - The file, `-wal` and `-shm` are never opened by other means than SQLite while it is open: closing
   such a descriptor would drop SQLite's own locks. Sizes come from `os.stat`.
@@ -11,8 +14,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +38,11 @@ OLDEST_SQLITE = (3, 40, 0)
 _NETWORK_TYPES = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "fuse.sshfs", "fuse.glusterfs", "lustre"}
 )
+
+_FORK_PAUSE = 0.001
+
+# Every open database of this process, for the hooks around a fork.
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 # Connections that a forked child inherited: kept referenced so that nothing ever closes them.
 _inherited: list[sqlite3.Connection] = []
@@ -62,6 +73,9 @@ class Database:
         self._mutex = ThreadLock()
         self._pid = os.getpid()
         self._closed = False
+        self._in_use = 0
+        _watch_forks()
+        _open_databases.add(self)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -118,6 +132,7 @@ class Database:
         if self._closed:
             return
         self._after_fork()
+        _open_databases.discard(self)
         try:
             # Closing the last connection checkpoints too, so it happens under the lock as well.
             with self._exclusive("close"), translated("close"):
@@ -153,17 +168,45 @@ class Database:
         if self._closed:
             raise ClosedError(f"{self.path.name} was closed; open the memory again")
         with self._mutex:
+            self._in_use += 1
             if self._idle:
                 return self._idle.pop()
-        with translated("open"):
-            return self._connect()
+        try:
+            with translated("open"):
+                return self._connect()
+        except BaseException:
+            with self._mutex:
+                self._in_use -= 1
+            raise
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._mutex:
+            self._in_use -= 1
             if not self._closed and self._pid == os.getpid():
                 self._idle.append(connection)
                 return
         connection.close()
+
+    def before_fork(self) -> None:
+        """Leave no connection open, and let none be opened until `after_fork_in_parent`.
+
+        Waits for running calls as long as a writer would; a call of the forking thread itself is
+        left alone after that time.
+        """
+        deadline = time.monotonic() + self._busy_timeout
+        with self._lock.hold(self._busy_timeout):
+            self._mutex.__enter__()
+            while self._in_use and time.monotonic() < deadline:
+                self._mutex.__exit__()
+                time.sleep(_FORK_PAUSE)
+                self._mutex.__enter__()
+            for connection in self._idle:
+                connection.close()
+            self._idle = []
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._mutex.__exit__()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -192,13 +235,33 @@ class Database:
         if self._pid == os.getpid():
             return
         _inherited.extend(self._idle)
-        self._idle, self._pid = [], os.getpid()
+        self._idle, self._pid, self._in_use = [], os.getpid(), 0
 
     def _wal_bytes(self) -> int:
         try:
             return self.path.with_name(self.path.name + "-wal").stat().st_size
         except FileNotFoundError:
             return 0
+
+
+_forking: list[Database] = []
+
+
+@functools.cache
+def _watch_forks() -> None:
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forking.clear)
+
+
+def _before_fork() -> None:
+    # One order for all, so that two threads that fork at once do not wait for each other.
+    for database in sorted(_open_databases, key=id):
+        database.before_fork()
+        _forking.append(database)
+
+
+def _after_fork() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_parent()
 
 
 def _checkpoint(connection: sqlite3.Connection) -> bool:

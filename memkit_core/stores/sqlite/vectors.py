@@ -13,6 +13,7 @@ from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
 from memkit_core.sequences import chunked
+from memkit_core.stores.checks import check_vectors
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, VISIBLE, read_record
@@ -71,6 +72,7 @@ class SQLiteVectors:
 
     def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
         """See `VectorTable.save`."""
+        check_vectors(vectors, self.space(), backend="sqlite")
         saved = []
         with self._database.write("save vectors") as connection:
             for entry, vector in zip(entries, vectors, strict=True):

@@ -1,0 +1,33 @@
+"""`RecordStoreContract`: all of what a record store promises."""
+
+from __future__ import annotations
+
+from memkit_core.testing.filters import FiltersContract
+from memkit_core.testing.isolation import IsolationContract
+from memkit_core.testing.keywords import KeywordsContract
+from memkit_core.testing.lifecycle import LifecycleContract
+from memkit_core.testing.log import LogContract
+from memkit_core.testing.outbox import OutboxContract
+from memkit_core.testing.records import RecordsContract
+from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
+from memkit_core.testing.vectors import VectorsContract
+
+
+class RecordStoreContract(
+    RecordsContract,
+    ListingContract,
+    ExpiryContract,
+    CandidatesContract,
+    FiltersContract,
+    KeywordsContract,
+    VectorsContract,
+    OutboxContract,
+    LogContract,
+    IsolationContract,
+    LifecycleContract,
+):
+    """What every `RecordStore` does, as tests. Subclass it and give it a fixture `store`.
+
+    The fixture gives an empty store and closes it. Set `durable = False` when the store forgets with
+    the process; else define `reopen(store)`.
+    """

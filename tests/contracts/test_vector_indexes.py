@@ -1,0 +1,30 @@
+"""Every vector index keeps the same contract."""
+
+import pytest
+
+from memkit_core.indexes.edge import EdgeIndex
+from memkit_core.indexes.flat import FlatIndex
+from memkit_core.testing import VectorIndexContract
+from memkit_core.testing.indexes import DIMENSION
+
+
+class TestEdgeIndex(VectorIndexContract):
+    @pytest.fixture
+    def index(self, tmp_path):
+        self.folder = tmp_path / "index"
+        index = EdgeIndex(self.folder, DIMENSION)
+        yield index
+        index.close()
+
+    def reopen(self, index):  # noqa: ARG002 - the folder says which index it is
+        return EdgeIndex(self.folder, DIMENSION)
+
+
+class TestFlatIndex(VectorIndexContract):
+    durable = False
+
+    @pytest.fixture
+    def index(self):
+        index = FlatIndex(DIMENSION)
+        yield index
+        index.close()

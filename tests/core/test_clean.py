@@ -1,0 +1,77 @@
+"""Text that every store and index can hold, and the form in which two texts are one memory."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memkit_core.text.clean import normal_form, storable
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("half \ud83d end", "half \ufffd end"),
+        ("\ud83d", "\ufffd"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("a\0b", "a\ufffdb"),
+        ("\0\ud83d\0", "\ufffd\ufffd\ufffd"),
+        ("pair \ud83d\ude00", "pair 😀"),
+        (json.loads('"\\ud83d x \\ud83d\\ude00"'), "\ufffd x 😀"),
+        ("丹佛 \ud800 café", "丹佛 \ufffd café"),
+    ],
+)
+def test_only_what_cannot_be_stored_is_replaced(text, stored):
+    """NUL and lone surrogates become U+FFFD; a split pair becomes its character; nothing else changes."""
+    assert storable(text) == stored
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_valid_text_is_the_same_object(text):
+    """Valid text is returned as it is: accents, joiners, right-to-left, control characters."""
+    assert storable(text) is text
+
+
+@given(st.text(st.characters()))
+def test_any_text_can_be_stored(text):
+    """Whatever the text, what is stored is UTF-8 without NUL, and storing again changes nothing."""
+    clean = storable(text)
+    clean.encode("utf-8")
+    assert "\0" not in clean
+    assert storable(clean) is clean
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Hello,  World!", "hello, world"),
+        ("“I like tea.”", "i like tea"),
+        ("STRASSE", "straße"),
+        ("\uff46\uff55\uff4c\uff4c\u3000\uff57\uff49\uff44\uff54\uff48", "full width"),
+        ("e\u0301", "É"),
+        ("茶が好き。", "茶が好き"),
+        ("a\n b\t", "a b"),
+    ],
+)
+def test_the_same_memory(one, other):
+    """Case, width, white space, and quotes and sentence marks at the ends make no other memory."""
+    assert normal_form(one) == normal_form(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("C++", "C"), ("-5", "5"), ("3.14", "314"), ("#1", "1"), ("a.b", "ab"), ("not allergic", "allergic"),
+        ("level 3", "level 5"), ("50%", "50"), ("$5", "5"), ("café", "cafe"),
+    ],
+)  # fmt: skip
+def test_another_memory(one, other):
+    """Signs that carry meaning are kept."""
+    assert normal_form(one) != normal_form(other)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_text_is_normalised_away(text):
+    """A text of quotes and marks alone keeps a form of its own: only a blank text has none."""
+    assert bool(normal_form(text)) is bool(text.split())
