@@ -115,7 +115,10 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
             BackendError: the store failed.
         """
         with self._noted("add_messages"):
-            for step in _steps(messages):
+            steps = _steps(messages)
+            # Before the first removal, so that nothing is removed for messages that cannot be stored.
+            self._memory.sessions.checked([message for step in steps for message in _appended(step)])
+            for step in steps:
                 if isinstance(step, list):
                     self._memory.sessions.append(step, scope=self.scope)
                 elif step == REMOVE_ALL:
@@ -157,12 +160,18 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
         return f"{type(self).__name__}({self.scope!r})"
 
 
+def _appended(step: list[Message] | str) -> list[Message]:
+    return step if isinstance(step, list) else []
+
+
 def _steps(messages: Sequence[BaseMessage]) -> list[list[Message] | str]:
     """What to do, in order: a list of messages to append, or the id of a removal."""
     steps: list[list[Message] | str] = []
     for message in merged(messages):
         if isinstance(message, RemoveMessage):
-            steps.append(message.id or "")
+            if not message.id:
+                raise InvalidInputError("a RemoveMessage needs the id of the message to remove")
+            steps.append(message.id)
         elif steps and isinstance(steps[-1], list):
             steps[-1].append(to_memkit(message))
         else:

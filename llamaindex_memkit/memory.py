@@ -203,7 +203,7 @@ class MemkitMemory(BaseMemory):
                 logged, and `last_missing` says so.
         """
         limit = max(self.token_limit - initial_token_count, 1)
-        share = int(limit * self.chat_history_token_ratio) if self.recall else limit
+        share = max(int(limit * self.chat_history_token_ratio), 1) if self.recall else limit
         window = self._memory.sessions.window(scope=self.scope, max_tokens=share)
         history = [to_chat_message(message) for message in window]
         hits = self._recalled(_query(input, window), window) if self.recall else []

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from memkit_core import Memory, RecordType, Scope, ScoredRecord
+from memkit_core import Memory, RecordType, Scope, ScoredRecord, parse_filter
 from memkit_core.filters import FilterLike
 from memkit_core.scope import require_scope
+
+_log = logging.getLogger("memkit.llamaindex")
+
+_PREFIX = "memkit_"
 
 
 class MemkitRetriever(BaseRetriever):
     """Recalls the records of the given scopes; nodes come best first.
 
     A node's id is the record's point id, which no other record of any scope shares. Its score is
-    `signals.similarity`, in [0, 1] and comparable across queries, or None for a record that only
-    the keywords found; the order is recall's own, which weighs more than similarity. Metadata holds
-    `record_id`, `scope`, `type`, `tags` and `created_at` beside the record's own, and is not part
-    of what a model or an embedder sees.
+    `signals.similarity`, in [0, 1] and comparable across queries, or None for a record without a
+    vector; the order is recall's own, which weighs more than similarity. Metadata holds the
+    record's own, and ours beside it as `memkit_id`, `memkit_scope`, `memkit_space`, `memkit_type`,
+    `memkit_tags`, `memkit_created_at`, `memkit_score` (orders one result) and `memkit_missing` (the
+    legs that did not answer in full); none of it is part of what a model or an embedder sees. Keys
+    of the record that begin with `memkit_` are found under `memkit_metadata`.
 
     Args:
         memory: the open memory; it stays the caller's to close.
@@ -38,7 +45,7 @@ class MemkitRetriever(BaseRetriever):
         memory: Memory,
         scope: Scope | Sequence[Scope],
         top_k: int = 5,
-        include_messages: bool = False,
+        include_messages: bool = True,
         filters: FilterLike | None = None,
         types: Iterable[RecordType | str] = (),
         callback_manager: CallbackManager | None = None,
@@ -50,7 +57,7 @@ class MemkitRetriever(BaseRetriever):
         self._memory = memory
         self._top_k = top_k
         self._include_messages = include_messages
-        self._filters = filters
+        self._filters = parse_filter(filters)
         self._types = tuple(types)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -62,23 +69,34 @@ class MemkitRetriever(BaseRetriever):
             filters=self._filters,
             types=self._types,
         )
-        return [_node(hit) for hit in result]
+        missing = sorted(result.missing)
+        if silent := result.missing - {"index"}:
+            # Nodes say so too, but an empty answer has none that could.
+            _log.warning("retriever: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        return [_node(hit, missing) for hit in result]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _node(hit: ScoredRecord) -> NodeWithScore:
+def _node(hit: ScoredRecord, missing: list[str]) -> NodeWithScore:
     record = hit.record
-    own = {
-        "record_id": record.id,
+    own: dict[str, object] = {
+        "id": record.id,
         "scope": str(record.scope),
+        "space": record.space,
         "type": record.type.value,
         "tags": list(record.tags),
         "created_at": record.created_at.isoformat(),
+        "score": hit.score,
+        "missing": missing,
     }
-    # Ours win: free metadata can never change whose record it is.
-    metadata = {**record.metadata, **own}
+    # A record's own key can never look like one of ours.
+    displaced = {key: value for key, value in record.metadata.items() if key.startswith(_PREFIX)}
+    if displaced:
+        own["metadata"] = displaced
+    free = {key: value for key, value in record.metadata.items() if key not in displaced}
+    metadata = {**free, **{_PREFIX + name: value for name, value in own.items()}}
     node = TextNode(
         id_=str(record.point_id),
         text=record.content,

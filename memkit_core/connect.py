@@ -10,7 +10,8 @@ from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ConfigError, shown
 from memkit_core.indexes.keeper import EdgeKeeper, FlatKeeper, IndexKeeper
-from memkit_core.ports import RecordStore
+from memkit_core.ports import Embedder, RecordStore, VectorSpace
+from memkit_core.stores.checks import other_model
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
 
@@ -37,15 +38,18 @@ def connect(path: str | Path, config: Config, *, embedder: object, embedding_mod
     """
     if not isinstance(path, str | Path) or not str(path):
         raise ConfigError(f"path must be a file name or ':memory:', got {shown(path)}")
-    checked = CheckedEmbedder(
-        resolve_embedder(embedder, model=embedding_model),
-        batch=config.embed_batch,
-        cache_size=config.embedding_cache,
-        cache_seconds=config.embedding_cache_seconds,
-    )
+    resolved = resolve_embedder(embedder, model=embedding_model)
     store = _open_store(path, config)
     try:
-        _check_model(store, checked)
+        space = store.vectors.space()
+        _check_model(space, resolved)
+        checked = CheckedEmbedder(
+            resolved,
+            batch=config.embed_batch,
+            cache_size=config.embedding_cache,
+            cache_seconds=config.embedding_cache_seconds,
+            dimension=None if space is None else space.dimension,
+        )
         return Parts(store=store, keeper=_keeper(store, config), embedder=checked)
     except BaseException:
         store.close()
@@ -74,12 +78,7 @@ def _keeper(store: RecordStore, config: Config) -> IndexKeeper:
     return EdgeKeeper(store, home, batch=config.index_batch, disk_reserve=config.disk_reserve)
 
 
-def _check_model(store: RecordStore, embedder: CheckedEmbedder) -> None:
+def _check_model(space: VectorSpace | None, embedder: Embedder) -> None:
     """Refuse another model at once, before its dimension is known."""
-    space = store.vectors.space()
     if space is not None and (space.model, space.revision) != (embedder.model, embedder.revision):
-        raise ConfigError(
-            f"this store holds vectors of {space.model!r} (revision {space.revision!r}), it was opened with "
-            f"{embedder.model!r} (revision {embedder.revision!r}); open it with the first embedder, or export "
-            "its records into a new store with the new one"
-        )
+        raise ConfigError(other_model(space, model=embedder.model, revision=embedder.revision))

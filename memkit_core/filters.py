@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 
 from memkit_core.errors import FilterError, InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
-from memkit_core.models import MemoryRecord
+from memkit_core.models import MemoryRecord, Origin, RecordType, Status
 from memkit_core.times import to_ms, to_utc
 
 
@@ -93,8 +93,11 @@ FIELDS: Mapping[str, FieldKind] = {
 """The record fields a filter can name, and what they hold."""
 
 METADATA = "metadata"
+_CHOICES: Mapping[str, type[enum.StrEnum]] = {"type": RecordType, "status": Status, "origin": Origin}
+_MAX_DEPTH, _MAX_CONDITIONS = 32, 500
 _LIST_OPS = {Op.IN, Op.NIN}
 _ORDER_OPS = {Op.GT, Op.GTE, Op.LT, Op.LTE}
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SEGMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^."\s\[\]]+')
 MISSING: Final = object()
 """What a look-up returns for a key that has no value."""
@@ -162,8 +165,8 @@ def parse_key(key: object) -> tuple[str, ...]:
     Raises:
         FilterError: not a field and not `metadata.…`; the message lists the fields.
     """
-    if not isinstance(key, str):
-        raise FilterError(f"a filter key must be a string, got {shown(key)}")
+    if not isinstance(key, str) or _UNSTORABLE.search(key):
+        raise FilterError(f"a filter key must be text without NUL and lone surrogates, got {shown(key)}")
     if key in FIELDS:
         return (key,)
     prefix, dot, rest = key.partition(".")
@@ -226,7 +229,21 @@ def _checked_one(key: str, path: tuple[str, ...], op: Op, value: object) -> Json
         raise FilterError(f"{key}: {op} takes a number or a text, got {shown(value)}")
     if kind is not None:
         _check_field_value(key, kind, op, checked)
-    return checked
+    if path[0] in _CHOICES and op not in _ORDER_OPS and op is not Op.CONTAINS and checked is not None:
+        _check_choice(key, _CHOICES[path[0]], checked)
+    return _lowered(checked) if kind is FieldKind.LIST else checked
+
+
+def _check_choice(key: str, choices: type[enum.StrEnum], value: JsonValue) -> None:
+    if value not in set(choices):
+        raise FilterError(f"{key} is one of {', '.join(choices)}; nothing can equal {shown(value)}")
+
+
+def _lowered(value: JsonValue) -> JsonValue:
+    # Tags are stored in lower case, so they are looked for in lower case.
+    if isinstance(value, list):
+        return [_lowered(item) for item in value]
+    return value.lower() if isinstance(value, str) else value
 
 
 def _time_value(key: str, op: Op, value: object) -> JsonValue:
@@ -247,7 +264,7 @@ def _check_field_value(key: str, kind: FieldKind, op: Op, value: JsonValue) -> N
         FieldKind.TEXT: lambda v: isinstance(v, str),
         FieldKind.NUMBER: lambda v: isinstance(v, int | float) and not isinstance(v, bool),
         FieldKind.BOOL: lambda v: isinstance(v, bool),
-        FieldKind.LIST: lambda v: isinstance(v, str | list),
+        FieldKind.LIST: lambda v: isinstance(v, list if op in (Op.EQ, Op.NE) else str),
     }
     if not fits[kind](value) or (op is Op.CONTAINS and kind not in (FieldKind.TEXT, FieldKind.LIST)):
         raise FilterError(f"{key} holds {kind.value}; {op} cannot compare it with {shown(value)}")
@@ -257,24 +274,54 @@ def parse_filter(value: FilterLike | None) -> Filter | None:
     """The filter that `value` describes, None for None; filters are returned as they are.
 
     Raises:
-        FilterError: anything that is not the documented grammar. Never an empty answer instead.
+        FilterError: anything that is not the documented grammar, more than 500 conditions, or
+            nesting deeper than 32. Never an empty answer instead.
     """
-    if value is None or isinstance(value, Condition | And | Or | Not):
+    if value is None:
+        return None
+    parsed = _parsed(value, 0)
+    if _size(parsed, 0) > _MAX_CONDITIONS:
+        raise FilterError(f"a filter can have at most {_MAX_CONDITIONS} conditions")
+    return parsed
+
+
+def _size(where: Filter, depth: int) -> int:
+    """How many conditions a filter has; also of filters that were built by hand."""
+    if depth > _MAX_DEPTH:
+        raise FilterError(f"a filter can be nested at most {_MAX_DEPTH} deep")
+    match where:
+        case Condition():
+            return 1
+        case Not(part):
+            return _size(part, depth + 1)
+        case And(parts) | Or(parts):
+            return sum(_size(part, depth + 1) for part in parts)
+
+
+def _parsed(value: object, depth: int) -> Filter:
+    if isinstance(value, Condition):
+        known = value.path[:1] == (METADATA,) and len(value.path) > 1
+        if not known and not (len(value.path) == 1 and value.path[0] in FIELDS):
+            raise FilterError(f"unknown filter key {shown(value.path)}; build conditions with parse_filter")
+        return value
+    if isinstance(value, And | Or | Not):
         return value
     if not isinstance(value, Mapping):
         raise FilterError(f"a filter must be a dict or a Filter, got {type(value).__name__} {shown(value)}")
-    parts = tuple(_parse_entry(key, item) for key, item in value.items())
+    if depth > _MAX_DEPTH:
+        raise FilterError(f"a filter can be nested at most {_MAX_DEPTH} deep")
+    parts = tuple(_parse_entry(key, item, depth) for key, item in value.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _parse_entry(key: object, item: object) -> Filter:
+def _parse_entry(key: object, item: object, depth: int) -> Filter:
     if key in ("and", "or"):
         if not isinstance(item, list | tuple):
             raise FilterError(f"{key} takes a list of filters, got {shown(item)}")
-        parts = tuple(_parse_part(key, part) for part in item)
+        parts = tuple(_parsed(part, depth + 1) for part in item)
         return And(parts) if key == "and" else Or(parts)
     if key == "not":
-        return Not(_parse_part(key, item))
+        return Not(_parsed(item, depth + 1))
     if not isinstance(key, str):
         raise FilterError(f"a filter key must be a string, got {shown(key)}")
     if not isinstance(item, Mapping):
@@ -283,13 +330,6 @@ def _parse_entry(key: object, item: object) -> Filter:
         raise FilterError(f"{key}: an empty dict holds no operator; to compare with it use {{'eq': {{}}}}")
     parts = tuple(condition(key, op, operand) for op, operand in item.items())
     return parts[0] if len(parts) == 1 else And(parts)
-
-
-def _parse_part(key: object, part: object) -> Filter:
-    parsed = parse_filter(part)  # type: ignore[arg-type]  # any object: parse_filter refuses the rest
-    if parsed is None:
-        raise FilterError(f"{key} takes filters, got None")
-    return parsed
 
 
 def conjunction(*filters: Filter | None) -> Filter | None:

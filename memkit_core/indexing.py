@@ -19,7 +19,14 @@ from uuid import UUID
 import numpy as np
 
 from memkit_core.embedders.checked import CheckedEmbedder
-from memkit_core.errors import BackendError, ClosedError, ConfigError, MemkitError, ModelError
+from memkit_core.errors import (
+    BackendError,
+    ClosedError,
+    ConfigError,
+    DimensionMismatchError,
+    MemkitError,
+    ModelError,
+)
 from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexable
 from memkit_core.indexes.checks import unit
 from memkit_core.indexes.keeper import IndexKeeper
@@ -34,6 +41,7 @@ from memkit_core.ports import (
     RecordStore,
     Vector,
     VectorIndex,
+    VectorSpace,
 )
 from memkit_core.sequences import chunked
 from memkit_core.times import Clock, from_ms, to_ms
@@ -46,6 +54,10 @@ _FILTERED_BY_INDEX = INDEXED_FIELDS - {"expires_at"}
 """An index knows no expiry of pinned records, which never come to it; a filter on it is the store's."""
 _SCAN_POINTS = 2000
 """Unconfirmed rows up to which they are scanned one by one beside the index."""
+_CAUGHT_UP = 300
+"""Rows of a target that a recall embeds itself rather than answer without them."""
+_SURELY_DOWN = 3
+"""Texts of one batch that fail in a row before the model is taken to be down."""
 _NEVER = from_ms(to_ms(datetime.fromisoformat("9999-01-01T00:00:00+00:00")))
 
 
@@ -79,9 +91,13 @@ class Indexer:
         self._attempts = attempts
         self._retry_seconds = retry_seconds
         self._clock = clock
+        # One thread embeds at a time, so that no text is paid for twice.
+        self._embedding = ThreadLock()
         self._applying = ThreadLock()
+        # The changes that `_applied_to` holds and the outbox still lists.
         self._applied: set[int] = set()
-        self._space_checked = False
+        self._applied_to: VectorIndex | None = None
+        self._space: VectorSpace | None = None
 
     # ------------------------------------------------------------------ writing
 
@@ -90,64 +106,98 @@ class Indexer:
 
         A model or index that fails is noted in the outbox and tried again later; nothing is raised
         for it. `deadline` is a `time.monotonic` value after which no further batch is begun.
+
+        Raises:
+            BackendError: the store failed; the outbox keeps what was not done.
         """
         if points is None:
             self._sync_all(deadline)
             return
         for chunk in chunked(points, self._batch):
-            self._sync_batch(self._due(points=chunk))
+            self._sync_points(chunk)
 
     def _sync_all(self, deadline: float | None) -> None:
-        seen: set[int] = set()
+        after = 0
         while deadline is None or time.monotonic() < deadline:
-            entries = self._due(exclude=seen)
+            # Without the index only what waits for its vector is ours to do.
+            waiting = self._keeper.index() is None
+            entries = self._due(after=after, unembedded=waiting)
             if not entries:
                 return
-            seen.update(entry.number for entry in entries)
-            self._sync_batch(entries)
+            after = entries[-1].number
+            self._sync_points([entry.point_id for entry in entries])
+
+    def _sync_points(self, points: Sequence[UUID]) -> None:
+        self._embed(points)
+        self._apply(points)
 
     def _due(
-        self, *, exclude: set[int] | None = None, points: Sequence[UUID] | None = None
+        self, *, after: int = 0, points: Sequence[UUID] | None = None, unembedded: bool = False
     ) -> list[OutboxEntry]:
-        skipped = [*self._applied, *(exclude or ())]
-        return self._store.outbox.due(now=self._clock(), limit=self._batch, exclude=skipped, points=points)
+        return self._store.outbox.due(
+            now=self._clock(),
+            limit=self._batch,
+            after=after,
+            exclude=tuple(self._applied),
+            points=points,
+            unembedded=unembedded,
+        )
 
-    def _sync_batch(self, entries: Sequence[OutboxEntry]) -> None:
-        if not entries:
-            return
-        self._embed([entry for entry in entries if entry.record is not None and entry.vector is None])
-        self._apply([entry.point_id for entry in entries])
+    def _embed(self, points: Sequence[UUID]) -> None:
+        with self._embedding:
+            entries = self._due(points=points, unembedded=True)
+            if not entries:
+                return
+            vectors, error = self._vectors(entries)
+            done = [entry for entry, vector in zip(entries, vectors, strict=False) if vector is not None]
+            failed = [entry for entry in entries if entry not in done]
+            try:
+                if done:
+                    self.claim_space()
+                    self._store.vectors.save(done, np.stack([v for v in vectors if v is not None]))
+            except ConfigError as mismatch:
+                failed, error = entries, mismatch
+            if failed and error is not None:
+                self._failed(failed, error)
 
-    def _embed(self, entries: Sequence[OutboxEntry]) -> None:
-        if not entries:
-            return
+    def _vectors(self, entries: Sequence[OutboxEntry]) -> tuple[list[Vector | None], Exception | None]:
+        """A vector for each entry, None where embedding failed, and the last error."""
         texts = [entry.record.index_text for entry in entries if entry.record is not None]
         try:
-            vectors = self._embedder.embed_documents(texts)
-            self.check_space()
-        except (ModelError, ConfigError) as error:
-            if len(entries) == 1 or isinstance(error, ConfigError):
-                self._failed(entries, error)
-                return
-            # One bad text must not keep the others from their vectors.
-            for entry in entries:
-                self._embed([entry])
-            return
-        self._store.vectors.save(entries, vectors)
+            return list(self._embedder.embed_documents(texts)), None
+        except ModelError as failure:
+            if len(texts) == 1:
+                return [None], failure
+            error: Exception = failure
+        # One bad text must not keep the others from their vectors; a model that is down must not
+        # be asked for each of them.
+        vectors: list[Vector | None] = []
+        in_a_row = 0
+        for text in texts:
+            try:
+                vectors.append(self._embedder.embed_documents([text])[0])
+                in_a_row = 0
+            except ModelError as failure:
+                vectors.append(None)
+                error, in_a_row = failure, in_a_row + 1
+            if in_a_row == _SURELY_DOWN:
+                break
+        return vectors + [None] * (len(texts) - len(vectors)), error
 
-    def check_space(self) -> None:
-        """Claim the store's vector space for this embedder.
+    def claim_space(self) -> None:
+        """Make this embedder's vector space the store's.
 
         Raises:
             ConfigError: the store holds the vectors of another model.
         """
-        if not self._space_checked:
-            self._store.vectors.use_space(self._embedder.space())
-            self._space_checked = True
+        if self._space is None:
+            space = self._embedder.space()
+            self._store.vectors.use_space(space)
+            self._space = space
 
     def _apply(self, points: Sequence[UUID]) -> None:
         with self._applying:
-            index = self._keeper.index()
+            index = self._present_index()
             if index is None:
                 return
             # Read again under the lock: the newest change, with the vector that belongs to it.
@@ -156,47 +206,54 @@ class Indexer:
                 for entry in self._due(points=points)
                 if entry.record is None or entry.vector is not None
             ]
+            if not entries:
+                return
             try:
-                self._keeper.check_space()
-                self._write(index, entries)
-                self._applied.update(entry.number for entry in entries)
-                if len(self._applied) >= _FLUSH_EVERY:
-                    self._confirm(index)
-            except BackendError as error:
-                if not error.retryable:
-                    self._keeper.distrust(error)
-                    self._applied.clear()
-                self._failed(entries, error)
+                self._keeper.check_disk()
+                if not self._applied:
+                    self._keeper.writing(index, max(entry.number for entry in entries))
+                _write(index, entries)
+            except (BackendError, ClosedError) as error:
+                if isinstance(error, BackendError) and error.retryable:
+                    # Not the entries' fault: they keep their tries and wait, however long it takes.
+                    _log.warning("the vector index is not written: %s", error)
+                else:
+                    self._keeper.distrust(index, error)
+                    self._failed(entries, error)
+                return
+            self._applied.update(entry.number for entry in entries)
+            if len(self._applied) >= _FLUSH_EVERY:
+                self._confirm(index)
 
-    def _write(self, index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
-        made = [
-            index_point(entry.record, entry.vector)
-            for entry in entries
-            if entry.record is not None and entry.vector is not None and entry.vector.size
-        ]
-        kept = {point.point_id for point in made}
-        gone = [entry.point_id for entry in entries if entry.point_id not in kept]
-        if made:
-            index.upsert(made)
-        if gone:
-            index.delete(gone)
+    def _present_index(self) -> VectorIndex | None:
+        """The index; what was applied to another one before it counts no longer."""
+        index = self._keeper.index()
+        if index is not self._applied_to:
+            self._applied.clear()
+            self._applied_to = index
+        return index
 
     def flush(self) -> None:
-        """Make the index flush what was applied and confirm it in the outbox."""
+        """Make the index flush what was applied and confirm it in the outbox.
+
+        Raises:
+            BackendError: the store failed; the changes are confirmed the next time.
+        """
         with self._applying:
-            index = self._keeper.index() if self._applied else None
-            if index is not None:
-                try:
-                    self._confirm(index)
-                except BackendError as error:
-                    self._keeper.distrust(error)
-                    self._applied.clear()
+            index = self._present_index()
+            if index is not None and self._applied:
+                self._confirm(index)
 
     def _confirm(self, index: VectorIndex) -> None:
-        index.flush()
-        self._store.outbox.mark_synced(sorted(self._applied))
-        self._applied.clear()
-        self._keeper.confirmed(self._store.outbox.synced_through())
+        try:
+            index.flush()
+        except (BackendError, ClosedError) as error:
+            self._keeper.distrust(index, error)
+            return
+        numbers = sorted(self._applied)
+        self._store.outbox.mark_synced(numbers)
+        self._applied.difference_update(numbers)
+        self._keeper.confirmed(index, self._store.outbox.synced_through())
 
     def _failed(self, entries: Sequence[OutboxEntry], error: Exception) -> None:
         _log.warning("%d record(s) are not in the vector index yet: %s", len(entries), error)
@@ -210,24 +267,39 @@ class Indexer:
 
     # ------------------------------------------------------------------ reading
 
+    def catch_up(self, target: Target) -> None:
+        """Embed what waits of `target`, if it is little: for an embedder that makes no one wait."""
+        waiting = [row.point_id for row in self._store.outbox.pending(target) if not row.embedded]
+        if 0 < len(waiting) <= _CAUGHT_UP:
+            for chunk in chunked(waiting, self._batch):
+                self._embed(chunk)
+
     def search(
         self, target: Target, query: Vector, *, where: Filter | None, now: datetime, limit: int
     ) -> DenseAnswer:
-        """The target's visible rows that satisfy `where`, by cosine, best first; exact where it must be."""
+        """The target's visible rows that satisfy `where`, by cosine, best first; exact where it must be.
+
+        Raises:
+            DimensionMismatchError: the query's vector has another length than the store's.
+        """
         pending = self._store.outbox.pending(target)
         missing = {"dense"} if any(not row.embedded for row in pending) else set[str]()
-        unconfirmed = {row.point_id for row in pending if row.number not in self._applied}
+        if not self._check_dimension(query):
+            return DenseAnswer(hits=[], missing=frozenset(missing))
         index = self._keeper.index()
-        if index is None and self._store.vectors.space() is not None:
+        if index is None:
             missing.add("index")
+        applied = self._applied if index is self._applied_to else ()
+        unconfirmed = {row.point_id for row in pending if row.number not in applied}
         usable = where is None or indexable(where, _FILTERED_BY_INDEX)
         if index is not None and usable and len(unconfirmed) <= _SCAN_POINTS:
             try:
                 found = index.search(
                     target, query, where=conjunction(where, _not_expired(now)), limit=limit + len(unconfirmed)
                 )
-            except BackendError as error:
-                self._keeper.distrust(error)
+            except (BackendError, ClosedError) as error:
+                # Documented degradation: the exact scan answers, and the result says so.
+                self._keeper.distrust(index, error)
                 missing.add("index")
             else:
                 hits = [hit for hit in found if hit.point_id not in unconfirmed]
@@ -237,11 +309,46 @@ class Indexer:
         hits = self._scan(target, query, where, now, None)
         return DenseAnswer(hits=_best(hits, limit), missing=frozenset(missing))
 
+    def compare(
+        self, target: Target, query: Vector, points: Sequence[UUID], *, now: datetime
+    ) -> dict[UUID, float]:
+        """The cosine of each of the target's `points` that has a vector."""
+        if not self._check_dimension(query):
+            return {}
+        hits = self._scan(target, query, None, now, list(points))
+        return {hit.point_id: hit.cosine for hit in hits}
+
+    def _check_dimension(self, query: Vector) -> bool:
+        """Whether there are vectors to compare with; raises when they have another length."""
+        space = self._space or self._store.vectors.space()
+        if space is not None and query.shape != (space.dimension,):
+            raise DimensionMismatchError(
+                f"the store holds {space.model!r} vectors of {space.dimension} dimensions, the query has "
+                f"{len(query)}; open the store with the embedder it was made with",
+                backend="memkit",
+                operation="dense recall",
+            )
+        return space is not None
+
     def _scan(
         self, target: Target, query: Vector, where: Filter | None, now: datetime, points: list[UUID] | None
     ) -> list[IndexHit]:
         found, vectors = self._store.vectors.scan(target, where=where, now=now, points=points)
         return _cosines(found, vectors, query) if found else []
+
+
+def _write(index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
+    made = [
+        index_point(entry.record, entry.vector)
+        for entry in entries
+        if entry.record is not None and entry.vector is not None and entry.vector.size
+    ]
+    kept = {point.point_id for point in made}
+    gone = [entry.point_id for entry in entries if entry.point_id not in kept]
+    if made:
+        index.upsert(made)
+    if gone:
+        index.delete(gone)
 
 
 def _cosines(points: Sequence[UUID], vectors: Matrix, query: Vector) -> list[IndexHit]:
@@ -291,14 +398,16 @@ class Worker:
                 )
                 self._thread.start()
 
-    def stop(self, timeout: float) -> None:
-        """End the thread, waiting for its present batch at most `timeout` seconds."""
+    def stop(self, timeout: float) -> bool:
+        """End the thread, waiting for its present batch at most `timeout` seconds; whether it ended."""
         with self._mutex:
             self._stopped = True
             thread = self._thread
             self._woken.set()
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout)
+            return not thread.is_alive()
+        return True
 
     def _run(self, woken: threading.Event) -> None:
         while not self._stopped:

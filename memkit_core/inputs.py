@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue, checked_metadata
-from memkit_core.models import MESSAGES, MemoryRecord, Message, Origin, RecordType, Role, ToolCall
+from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, Message, Origin, RecordType, Role, ToolCall
 from memkit_core.scope import Scope, ScopeKind, id_problem
 from memkit_core.text.clean import storable
 from memkit_core.times import TimeLike, to_utc
@@ -41,7 +41,6 @@ class NewMemory:
     content: str
     id: str | None = None
     type: RecordType | str = RecordType.FACT
-    key: str | None = None
     tags: Iterable[str] = ()
     metadata: Mapping[str, object] | None = None
     importance: float | None = None
@@ -86,7 +85,6 @@ def build_record(
         scope=scope,
         content=content,
         type=kind,
-        key=_optional_id(new.key, "key"),
         importance=importance,
         pinned=_checked_bool(new.pinned, "pinned"),
         tags=checked_tags(new.tags),
@@ -100,7 +98,9 @@ def build_record(
         source=_optional_id(new.source, "source"),
         confidence=None if new.confidence is None else checked_fraction(new.confidence, "confidence"),
         created_in_session_id=scope.id if scope.kind is ScopeKind.SESSION else None,
-        source_message_ids=tuple(checked_id(i, "source_message_ids") for i in new.source_message_ids),
+        source_message_ids=tuple(
+            checked_id(i, "source_message_ids") for i in listed(new.source_message_ids, "source_message_ids")
+        ),
         origin=checked_enum(Origin, new.origin, "origin"),
     )
 
@@ -151,6 +151,26 @@ def checked_enum(kind: type[E], value: object, name: str) -> E:
         raise InvalidInputError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}") from None
 
 
+def listed(given: object, name: str) -> list[Any]:
+    """What was given as a list, a single text standing for itself."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"{name} must be a list, got {shown(given)}")
+    return list(given)
+
+
+def checked_space(space: object) -> str:
+    """The name of a space: `memories`, `messages`, `documents:<name>` or `store:<name>` (spec A0)."""
+    name = checked_id(space, "space")
+    kind, _, rest = name.partition(":")
+    if name in (MEMORIES, MESSAGES) or (kind in ("documents", "store") and rest):
+        return name
+    raise InvalidInputError(
+        f"space must be {MEMORIES!r}, {MESSAGES!r}, 'documents:<name>' or 'store:<name>', got {shown(space)}"
+    )
+
+
 def checked_tags(tags: object) -> tuple[str, ...]:
     """Tags lower-cased and without repeats, in the order given."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
@@ -182,18 +202,28 @@ def build_message(message: Message, *, max_chars: int) -> Message:
         id=str(uuid.uuid4()) if message.id is None else checked_id(message.id, "message id"),
         role=checked_enum(Role, message.role, "role"),
         text=storable(message.text),
-        speaker=None if message.speaker is None else storable(message.speaker) or None,
+        speaker=_checked_text(message.speaker, "speaker") or None,
         tool_calls=tuple(
-            ToolCall(id=storable(c.id), name=storable(c.name), arguments=storable(c.arguments))
-            for c in message.tool_calls
+            ToolCall(
+                id=_checked_text(call.id, "tool call id") or "",
+                name=_checked_text(call.name, "tool call name") or "",
+                arguments=_checked_text(call.arguments, "tool call arguments") or "",
+            )
+            for call in message.tool_calls
         ),
-        tool_call_id=None if message.tool_call_id is None else storable(message.tool_call_id),
+        tool_call_id=_checked_text(message.tool_call_id, "tool_call_id"),
         created_at=_time(message.created_at, "created_at"),
         agent_id=_optional_id(message.agent_id, "agent_id"),
         parent_agent_id=_optional_id(message.parent_agent_id, "parent_agent_id"),
         metadata=checked_metadata(message.metadata),
         payload=_storable_json(message.payload),
     )
+
+
+def _checked_text(value: object, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidInputError(f"{name} must be a string or None, got {shown(value)}")
+    return value if value is None else storable(value)
 
 
 def _storable_json(value: JsonValue) -> JsonValue:

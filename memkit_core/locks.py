@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_CLOSE_SECONDS = 2.0
 
 
 class ThreadLock:
-    """A mutex for a `with` block that a forked child finds open, whoever held it in the parent."""
+    """A mutex that a forked child finds open, whoever held it in the parent."""
 
     def __init__(self) -> None:
         """An open lock."""
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
+    def try_acquire(self) -> bool:
+        """Take it if it is free now; whether it was taken. Give it back with `release`."""
+        self._forget_parent()
+        return self._lock.acquire(blocking=False)
+
+    def release(self) -> None:
+        """Give it back."""
+        self._lock.release()
+
     def __enter__(self) -> None:
         """Wait for it and take it."""
-        if self._pid != os.getpid():
-            self._lock, self._pid = threading.Lock(), os.getpid()
+        self._forget_parent()
         self._lock.acquire()
 
     def __exit__(self, *exc_info: object) -> None:
         """Give it back."""
         self._lock.release()
+
+    def _forget_parent(self) -> None:
+        if self._pid != os.getpid():
+            self._lock, self._pid = threading.Lock(), os.getpid()
 
 
 class ProcessLock:
@@ -37,7 +52,10 @@ class ProcessLock:
 
     `flock` is released by the kernel when its holder dies, so there is no stale lock. Also excludes
     other threads and other `ProcessLock` objects on the same path in this process. A child made
-    by `fork` starts unlocked, and what the child does never releases the parent's lock.
+    by `fork` starts unlocked and lets go of the inherited file at once, so that it neither keeps
+    the lock alive after the parent's death nor releases what the parent holds.
+
+    Methods raise `OSError` when the file cannot be made or opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +64,10 @@ class ProcessLock:
         self._mutex = threading.Lock()
         self._descriptor: int | None = None
         self._held = False
+        self._owner = 0
         self._pid = os.getpid()
+        _watch_forks()
+        _locks.add(self)
 
     @property
     def held(self) -> bool:
@@ -66,7 +87,7 @@ class ProcessLock:
                     return False
                 time.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            self._held = True
+            self._held, self._owner = True, threading.get_ident()
         finally:
             if not self._held:
                 self._mutex.release()
@@ -90,13 +111,18 @@ class ProcessLock:
                 self.release()
 
     def close(self) -> None:
-        """Release it if held, and close the file."""
+        """Release the lock if this thread took it, wait a little for one that did, close the file."""
         self._forget_parent()
-        self.release()
-        with self._mutex:
+        if self.held and self._owner == threading.get_ident():
+            self.release()
+        waited = self._mutex.acquire(timeout=_CLOSE_SECONDS)
+        try:
             if self._descriptor is not None:
                 os.close(self._descriptor)
-                self._descriptor = None
+                self._descriptor, self._held = None, False
+        finally:
+            if waited:
+                self._mutex.release()
 
     def _try(self) -> bool:
         if self._descriptor is None:
@@ -117,3 +143,16 @@ class ProcessLock:
             os.close(self._descriptor)
         self._mutex = threading.Lock()
         self._descriptor, self._held, self._pid = None, False, os.getpid()
+
+
+_locks: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
+
+
+@functools.cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=_forget_parents)
+
+
+def _forget_parents() -> None:
+    for lock in list(_locks):
+        lock._forget_parent()  # noqa: SLF001 - of this module; nobody else may call it

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +18,7 @@ from uuid import UUID
 from memkit_core.config import Config
 from memkit_core.connect import Parts, connect
 from memkit_core.conversation.sessions import Sessions
-from memkit_core.errors import ConfigError, InvalidInputError, ScopeError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.indexing import Indexer, Worker
 from memkit_core.inputs import (
@@ -24,7 +27,9 @@ from memkit_core.inputs import (
     checked_count,
     checked_enum,
     checked_id,
+    checked_space,
     checked_tags,
+    listed,
 )
 from memkit_core.models import (
     MEMORIES,
@@ -46,6 +51,8 @@ from memkit_core.scope import Scope, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 
+_log = logging.getLogger("memkit")
+
 
 class _Omitted:
     """Marks an argument that was not given, where None is a mistake and must not mean "all"."""
@@ -53,6 +60,7 @@ class _Omitted:
 
 _OMITTED = _Omitted()
 _CLOSE_SECONDS = 5.0
+_DROPPED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +109,11 @@ class Memory:
         self.sessions = Sessions(parts.store, config, clock, changed=self._worker.wake)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
-        self._finalizer = weakref.finalize(self, _shut, self._worker, self._indexer, parts, os.getpid())
+        self._closing = partial(_shut, self._worker, self._indexer, parts, os.getpid())
+        self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
         if parts.store.outbox.state(max_attempts=config.outbox_attempts).length:
+            # What an earlier process could not do is tried again, also what used up its tries.
+            parts.store.outbox.retry()
             self._worker.wake()
 
     @classmethod
@@ -136,7 +147,7 @@ class Memory:
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model)
         memory = cls(parts, config=config, clock=clock)
         if parts.store.durable:
-            memory._reopen = (str(Path(path).absolute()), config, embedder, embedding_model)
+            memory._reopen = (str(Path(path).resolve()), config, embedder, embedding_model)
         return memory
 
     # ------------------------------------------------------------------ writing
@@ -148,7 +159,6 @@ class Memory:
         scope: Scope,
         id: str | None = None,  # noqa: A002 - the word every reader expects
         type: RecordType | str = RecordType.FACT,  # noqa: A002 - as above
-        key: str | None = None,
         tags: Iterable[str] = (),
         metadata: Mapping[str, object] | None = None,
         importance: float | None = None,
@@ -175,7 +185,6 @@ class Memory:
             scope: whose memory it is.
             id: any text of at most 4,096 characters; a UUID is made when None.
             type: fact, preference, profile, event, skill or summary.
-            key: names the slot this is the value of.
             tags: labels, lower-cased and without repeats.
             metadata: free JSON.
             importance: 0 to 1; by type and length when None, see `default_importance`.
@@ -197,7 +206,7 @@ class Memory:
             BackendError: the store failed; nothing is written.
         """
         new = NewMemory(
-            content=content, id=id, type=type, key=key, tags=tags, metadata=metadata,
+            content=content, id=id, type=type, tags=tags, metadata=metadata,
             importance=importance, important=important, pinned=pinned, occurred_at=occurred_at,
             expires_at=expires_at, valid_from=valid_from, agent_id=agent_id, source=source,
             confidence=confidence, origin=origin, source_message_ids=source_message_ids,
@@ -212,7 +221,7 @@ class Memory:
         All or nothing. A text stands for `NewMemory(content=text)`. Embedding happens in batches of
         at most `Config.embed_batch` texts; see `add` for what a failing embedder means.
         """
-        if isinstance(items, str | bytes | Mapping):
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
             raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
         news = [NewMemory(content=item) if isinstance(item, str) else item for item in items]
         return self._add(news, scope, background=background, verb="add_many")
@@ -242,10 +251,16 @@ class Memory:
         if not records:
             return []
         stored = self._store.records.put(scope, records)
+        if not background:
+            try:
+                self._indexer.sync([record.point_id for record in stored])
+            except BackendError as error:
+                # The records are safe; the outbox knows what is left, and the worker goes on with it.
+                _log.warning("%s: stored, but not indexed yet: %s", verb, error)
+                background = True
         if background:
             self._worker.wake()
         else:
-            self._indexer.sync([record.point_id for record in stored])
             self._worker.start()
         return stored
 
@@ -283,7 +298,8 @@ class Memory:
             exclude_messages: stored messages that the caller has already, such as the window in the
                 prompt: neither hits nor part of what hits are measured against.
             ranking: weights for this call; `Config.ranking` when None.
-            now: the moment recency counts back from and expiry is judged at; the clock's when None.
+            now: the moment recency counts back from, to ask as of an earlier time; the clock's when
+                None. What has expired by the clock is never returned.
 
         Raises:
             ScopeError: no scope, or not a `Scope`.
@@ -299,13 +315,14 @@ class Memory:
                 scopes=_scopes(scope, verb="recall"),
                 top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
                 where=parse_filter(filters),
-                types=tuple(checked_enum(RecordType, kind, "types") for kind in _listed(types)),
-                statuses=tuple(checked_enum(Status, one, "status") for one in _listed(status)),
+                types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
+                statuses=_statuses(status),
                 include_messages=include_messages,
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
-                now=moment,
-                exclude=frozenset(map(_turn_point, exclude_messages)),
+                asked_at=moment,
+                now=self._clock(),
+                exclude=frozenset(_turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
         )
 
@@ -318,7 +335,7 @@ class Memory:
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """The record, or None when it is unknown, expired, deleted or in another scope."""
         require_scope(scope, verb="get")
-        found = self._store.records.get(scope, space, [checked_id(id)], now=self._clock())
+        found = self._store.records.get(scope, checked_space(space), [checked_id(id)], now=self._clock())
         return found[0] if found else None
 
     def list_records(
@@ -353,9 +370,9 @@ class Memory:
         """
         require_scope(scope, verb="list_records")
         query = ListQuery(
-            space=space,
-            statuses=tuple(checked_enum(Status, one, "status") for one in _listed(status)),
-            types=tuple(checked_enum(RecordType, kind, "types") for kind in _listed(types)),
+            space=checked_space(space),
+            statuses=_statuses(status),
+            types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
             tags=checked_tags(tags),
             since=None if since is None else to_utc(since, name="since"),
             until=None if until is None else to_utc(until, name="until"),
@@ -435,8 +452,12 @@ class Memory:
         return self._store.outbox.state(max_attempts=self.config.outbox_attempts).length == 0
 
     def close(self) -> None:
-        """Finish background work (at most some seconds), close files, free the lock. Idempotent."""
-        self._finalizer()
+        """Finish background work (at most some seconds), close files, free the lock. Idempotent.
+
+        An embedder that hangs in the worker is not waited for; what it was given stays in the outbox.
+        """
+        if self._finalizer.detach() is not None:
+            self._closing()
 
     def __enter__(self) -> Self:
         """The memory itself."""
@@ -473,9 +494,9 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
 
 def _shut(worker: Worker, indexer: Indexer, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
-    worker.stop(_CLOSE_SECONDS)
+    ended = worker.stop(_CLOSE_SECONDS)
     try:
-        if pid == os.getpid():
+        if ended and pid == os.getpid():
             indexer.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
             indexer.flush()
     finally:
@@ -493,6 +514,22 @@ def _turn_point(message: Message) -> UUID:
     return point_id(message.session, MESSAGES, message.id)
 
 
+def _shut_elsewhere(shut: Callable[[], None]) -> None:
+    """Close a memory that was dropped, in a thread of its own.
+
+    The garbage collector may run in any thread at any moment, also in one that holds a lock which
+    closing needs; so that thread waits for a moment only.
+    """
+    thread = threading.Thread(target=shut, name="memkit-close", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The interpreter is shutting down and starts no more threads; nothing else runs then.
+        shut()
+    else:
+        thread.join(_DROPPED_SECONDS)
+
+
 def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
     if isinstance(given, Scope) or not isinstance(given, Sequence):
         return (require_scope(given, verb=verb),)
@@ -502,5 +539,8 @@ def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
     return tuple(sorted(scopes, key=lambda scope: scope.kind.breadth))
 
 
-def _listed(given: Iterable[object] | str) -> list[object]:
-    return [given] if isinstance(given, str) else list(given)
+def _statuses(given: object) -> tuple[Status, ...]:
+    statuses = tuple(checked_enum(Status, one, "status") for one in listed(given, "status"))
+    if not statuses:
+        raise InvalidInputError(f"status must name at least one of {', '.join(Status)}")
+    return statuses

@@ -127,7 +127,8 @@ class Signals:
 
     Attributes:
         similarity: (1 + cosine) / 2 of query and record in [0, 1]: identical is 1, a zero vector 0;
-            None when no vector was compared. The only absolute number here.
+            None when there was no vector to compare. The only absolute number here: use it for
+            thresholds.
         keyword: BM25 of the record inside its owner's records, 0 or more, None when no term matched.
         relevance: the fused score before importance and recency, in [0, 1].
         importance: the record's own, in [0, 1].

@@ -137,7 +137,10 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A row whose newest change the index has not confirmed; `embedded` says if it has its vector."""
+    """A row whose newest change the index has not confirmed.
+
+    `embedded` says whether it has its vector; a deleted row needs none.
+    """
 
     number: int
     point_id: UUID
@@ -170,8 +173,9 @@ class VectorSpace:
 
 
 class RecordTable(Protocol):
-    """The records of every space. Each method is one transaction. Reads that are told the time
-    (`now`) never return what has expired by then.
+    """The records of every space. Each method is one transaction.
+
+    Reads that are told the time (`now`) never return what has expired by then.
 
     A method happens whole or not at all, also when the process is killed in it, and what it
     returned survives a kill.
@@ -278,16 +282,24 @@ class Outbox(Protocol):
         *,
         now: datetime,
         limit: int,
+        after: int = 0,
         exclude: Sequence[int] = (),
         points: Sequence[UUID] | None = None,
+        unembedded: bool = False,
     ) -> list[OutboxEntry]:
-        """The oldest entries whose time has come, less the excluded numbers; only of `points` if given."""
+        """The oldest entries above number `after` whose time has come, less the excluded numbers.
+
+        Only of `points` if given, and with `unembedded` only records that wait for their vector.
+        """
 
     def pending(self, target: Target) -> list[Pending]:
-        """The target's rows that have an entry."""
+        """The target's rows that have an entry, deleted ones too: the index may still find those."""
 
     def mark_synced(self, numbers: Sequence[int]) -> None:
         """Remove these entries; a newer change of the same point has another number and stays."""
+
+    def last_number(self) -> int:
+        """The highest number ever given to a change, 0 before the first."""
 
     def synced_through(self) -> int:
         """The highest number ever confirmed; tells whether an index and a store belong together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,15 @@ def demo(
     if code:
         raise typer.Exit(code)
     screen.title("Now you")
-    screen.note(f'memkit recall "Where does the book club meet?" --user {USER} --db {file}')
+    screen.command(f'{_myself()} recall "Where does the book club meet?" --user {USER} --db {file}')
+
+
+def _myself() -> str:
+    """How to call this command again: by its name where the shell finds it, else by its path."""
+    called = Path(sys.argv[0])
+    if shutil.which(called.name) or not called.exists():
+        return called.name
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
 
 
 def remember(file: Path, dataset: Dataset) -> None:

@@ -76,6 +76,10 @@ class Screen:
         """A remark."""
         self._console.print(visible(text))
 
+    def command(self, text: str) -> None:
+        """A command to paste: on one line, however narrow the terminal is."""
+        self._console.print(visible(text), soft_wrap=True)
+
     def question(self, text: str) -> None:
         """What is asked."""
         self._console.print(f"\nQ: {visible(text)}", style="bold")

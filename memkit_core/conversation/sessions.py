@@ -8,13 +8,14 @@ from memkit_core.config import Config
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.windows import fitted, repaired, tokens_of
 from memkit_core.errors import InvalidInputError, ScopeError, shown
-from memkit_core.inputs import build_message, build_turn, checked_count, checked_id
-from memkit_core.models import DeleteReceipt, Message, Session
+from memkit_core.inputs import build_message, build_turn, checked_count, checked_id, listed
+from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
 from memkit_core.times import Clock
 
 _PAGE = 64
+_LARGEST = 2**31
 
 
 class Sessions:
@@ -46,7 +47,7 @@ class Sessions:
             InvalidInputError: a message that cannot be stored; nothing is written.
         """
         session = _session(scope, "append")
-        checked = [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
+        checked = self.checked(messages)
         if len(checked) > self._config.max_batch:
             raise InvalidInputError(
                 f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
@@ -59,6 +60,16 @@ class Sessions:
             self._changed()
         return stored
 
+    def checked(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages as `append` would store them, with ids; nothing is written.
+
+        Raises:
+            InvalidInputError: a message that cannot be stored.
+        """
+        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
+            raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
+        return [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
+
     def read(self, *, scope: Scope, last: int | None = None, before: int | None = None) -> list[Message]:
         """The log of a session as it was written, in append order; [] for an unknown session.
 
@@ -69,7 +80,9 @@ class Sessions:
         """
         session = _session(scope, "read")
         if last is not None:
-            last = checked_count(last, "read: last", most=2**31)
+            last = checked_count(last, "read: last", most=_LARGEST)
+        if before is not None:
+            before = checked_count(before, "read: before", most=_LARGEST)
         return self._store.log.read(session, last=last, before=before)
 
     def for_model(self, *, scope: Scope) -> list[Message]:
@@ -92,26 +105,27 @@ class Sessions:
         Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`.
         """
         session = _session(scope, "window")
+        for name, limit in (("last", last), ("max_tokens", max_tokens)):
+            if limit is not None:
+                checked_count(limit, f"window: {name}", most=_LARGEST)
         tail: list[Message] = []
-        before: int | None = None
-        while True:
-            page = self._store.log.read(session, last=_PAGE, before=before)
+        tokens = users = 0
+        page = self._store.log.read(session, last=_PAGE)
+        while page:
+            # Enough is what fits besides the page just read, which may begin inside a turn.
+            full = (last is not None and len(tail) > last) or (max_tokens is not None and tokens > max_tokens)
             tail = page + tail
-            if len(page) < _PAGE:
+            tokens += tokens_of(page, count) if max_tokens is not None else 0
+            if (full and users) or len(page) < _PAGE:
                 break
-            before = page[0].position
-            enough = (last is not None and len(tail) > last + _PAGE) or (
-                max_tokens is not None and tokens_of(tail[_PAGE:], count) > max_tokens
-            )
-            if enough:
-                break
-        earliest = tail[0].position if tail else None
-        earlier = [
-            m
-            for m in (self._store.log.system_messages(session) if len(tail) >= _PAGE else ())
-            if earliest is None or m.position is None or m.position < earliest
-        ]
+            users += sum(message.role is Role.USER for message in page)
+            page = self._store.log.read(session, last=_PAGE, before=page[0].position)
+        earlier = self._system_before(session, tail) if len(tail) >= _PAGE else []
         return fitted(repaired(earlier + tail), last=last, max_tokens=max_tokens, count=count)
+
+    def _system_before(self, session: Scope, tail: list[Message]) -> list[Message]:
+        first = tail[0].position or 0
+        return [m for m in self._store.log.system_messages(session) if (m.position or 0) < first]
 
     def get(self, *, scope: Scope) -> Session | None:
         """The session with its counts and times, None when nothing was ever appended."""
@@ -127,7 +141,7 @@ class Sessions:
     def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
         """Delete messages with their searchable turns; unknown ids count as nothing."""
         session = _session(scope, "delete")
-        wanted = [checked_id(i, "message id") for i in ids]
+        wanted = [checked_id(i, "message id") for i in listed(ids, "delete: ids")]
         receipt = self._store.log.delete(session, wanted)
         self._changed()
         return receipt

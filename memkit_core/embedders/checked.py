@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from memkit_core.errors import ModelError
+from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import Embedder, Matrix, Vector, VectorSpace
 from memkit_core.sequences import chunked
@@ -32,13 +32,14 @@ class CheckedEmbedder:
         batch: int = 100,
         cache_size: int = 10_000,
         cache_seconds: float = 3600.0,
+        dimension: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Wrap `embedder`; a `cache_size` of 0 keeps nothing."""
+        """Wrap `embedder`; a `cache_size` of 0 keeps nothing; `dimension` is that of the store, if known."""
         self._embedder = embedder
         self._batch = batch
         self._cache = _Cache(cache_size, cache_seconds, monotonic)
-        self._dimension: int | None = None
+        self._dimension = dimension
         self._mutex = ThreadLock()
 
     @property
@@ -50,6 +51,11 @@ class CheckedEmbedder:
     def revision(self) -> str:
         """What else changes the vectors."""
         return self._embedder.revision
+
+    @property
+    def fast(self) -> bool:
+        """Whether embedding some hundred texts takes milliseconds and no network."""
+        return getattr(self._embedder, "fast", False) is True
 
     @property
     def dimension(self) -> int | None:
@@ -98,6 +104,8 @@ class CheckedEmbedder:
         try:
             # A copy: what the model returned stays the model's.
             rows = np.array(embed(), dtype=np.float32)
+        except MissingDependencyError:
+            raise
         except Exception as error:  # any failure of a foreign model is one documented error
             raise ModelError(
                 f"embedding {count} text(s) raised {type(error).__name__}: {error}", model=self.model
@@ -111,7 +119,8 @@ class CheckedEmbedder:
                 self._dimension = rows.shape[1]
         if rows.shape[1] != self._dimension:
             raise ModelError(
-                f"returned vectors of {rows.shape[1]} dimensions after {self._dimension}", model=self.model
+                f"returned vectors of {rows.shape[1]} dimensions, those of the store have {self._dimension}",
+                model=self.model,
             )
         return rows
 

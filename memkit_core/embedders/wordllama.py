@@ -35,6 +35,7 @@ class WordLlamaEmbedder:
 
     model = MODEL
     revision = "mean-1"
+    fast = True
 
     def __init__(self) -> None:
         """Nothing is loaded yet."""

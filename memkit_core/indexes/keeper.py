@@ -13,43 +13,45 @@ import json
 import logging
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
-from memkit_core.errors import BackendError, BackendUnavailableError
-from memkit_core.indexes.checks import unit
+from memkit_core.errors import BackendError, BackendUnavailableError, ClosedError
 from memkit_core.indexes.edge import EdgeIndex
 from memkit_core.indexes.flat import FlatIndex
 from memkit_core.indexes.points import index_point
+from memkit_core.indexes.verification import verify
 from memkit_core.locks import ProcessLock, ThreadLock
-from memkit_core.models import MemoryRecord, Target
-from memkit_core.ports import RecordStore, Vector, VectorIndex, VectorSpace
+from memkit_core.ports import IndexPoint, RecordStore, VectorIndex, VectorSpace
 
 _log = logging.getLogger("memkit.index")
 
 _RETRY_SECONDS = 2.0
-_PROBES = 8
-_ENOUGH = 10
-_SAME = 1e-3
+
+_REBUILT_AT_ONCE = 2000
+"""Vectors up to which an index is rebuilt in the call that needs it (about 0.2 s), above in a thread."""
 
 
 class IndexKeeper(Protocol):
-    """Hands out the index of one store."""
+    """Hands out the index of one store. Thread-safe; no method raises anything but memkit's errors."""
 
     def index(self) -> VectorIndex | None:
-        """The index, verified, or None while this process cannot have it."""
+        """The index, verified, or None while this process cannot have it. Never waits for a rebuild."""
 
-    def confirmed(self, synced_through: int) -> None:
+    def writing(self, index: VectorIndex, number: int) -> None:
+        """Note with the index, before the first write since it was confirmed, which change it may hold."""
+
+    def confirmed(self, index: VectorIndex, synced_through: int) -> None:
         """Note with the index which change it and the store agree on."""
 
-    def distrust(self, error: BackendError) -> None:
-        """The index failed in use: rebuild it before it is handed out again."""
+    def distrust(self, index: VectorIndex, error: Exception) -> None:
+        """This index failed in use: rebuild it before one is handed out again."""
 
-    def check_space(self) -> None:
+    def check_disk(self) -> None:
         """Raise `BackendUnavailableError` when there is too little room to write safely."""
 
     def close(self) -> None:
@@ -71,19 +73,24 @@ class FlatKeeper:
             space = self._store.vectors.space() if self._index is None else None
             if space is not None:
                 self._index = FlatIndex(space.dimension)
-                for records in _stored(self._store, batch=250):
-                    self._index.upsert([index_point(record, vector) for record, vector in records])
+                for points in _stored(self._store, batch=250):
+                    self._index.upsert(points)
             return self._index
 
-    def confirmed(self, synced_through: int) -> None:
+    def writing(self, index: VectorIndex, number: int) -> None:
         """Nothing to note: it never outlives the process."""
 
-    def distrust(self, error: BackendError) -> None:
-        """See `IndexKeeper.distrust`."""
-        _log.warning("the vector index failed and will be rebuilt: %s", error)
-        self._index = None
+    def confirmed(self, index: VectorIndex, synced_through: int) -> None:
+        """Nothing to note: it never outlives the process."""
 
-    def check_space(self) -> None:
+    def distrust(self, index: VectorIndex, error: Exception) -> None:
+        """See `IndexKeeper.distrust`."""
+        with self._mutex:
+            if self._index is index:
+                _log.warning("the vector index failed and will be rebuilt: %s", error)
+                self._index = None
+
+    def check_disk(self) -> None:
         """Memory needs no reserve on disk."""
 
     def close(self) -> None:
@@ -102,116 +109,153 @@ class EdgeKeeper:
         self._batch = batch
         self._disk_reserve = disk_reserve
         self._lock = ProcessLock(home.with_name(home.name + ".lock"))
+        # Held while the index is opened, rebuilt, distrusted or closed.
         self._mutex = ThreadLock()
-        self._pid = os.getpid()
+        self._opened_by: int | None = None
         self._index: EdgeIndex | None = None
-        self._space: VectorSpace | None = None
         self._next_try = 0.0
-        self._opened = self._closed = False
+        self._rebuild_thread: threading.Thread | None = None
+        self._closed = False
 
     def index(self) -> VectorIndex | None:
         """See `IndexKeeper.index`. None in a forked child, and while another process has the folder."""
+        if self._closed or self._opened_by not in (None, os.getpid()):
+            return None
         with self._mutex:
-            if self._closed or (self._pid != os.getpid() and self._opened):
-                return None
-            if self._index is not None or time.monotonic() < self._next_try:
-                return self._index
-            self._space = self._space or self._store.vectors.space()
-            if self._space is None:
-                return None
-            if not self._lock.held and not self._lock.acquire(0.0):
-                self._next_try = time.monotonic() + _RETRY_SECONDS
-                return None
-            self._opened = True
-            self._index = self._open(self._space)
+            if self._index is None and self._may_open():
+                self._open()
             return self._index
 
-    def _open(self, space: VectorSpace) -> EdgeIndex | None:
-        folder = self._folder(space)
+    def _may_open(self) -> bool:
+        return not (self._closed or self._rebuild_thread is not None or time.monotonic() < self._next_try)
+
+    def _open(self) -> None:
+        space = self._store.vectors.space()
+        if space is None:
+            return
         try:
-            self.check_space()
-            if self._manifest(folder) == self._expected(space):
-                index = EdgeIndex(folder, space.dimension, batch=self._batch)
-                self._verify(index)
-                return index
-            reason: object = "new or not confirmed"
+            with _files("open"):
+                if not self._lock.held and not self._lock.acquire(0.0):
+                    self._next_try = time.monotonic() + _RETRY_SECONDS
+                    return
+                self._opened_by = os.getpid()
+                self.check_disk()
+                self._index = self._trusted(space)
         except BackendUnavailableError as error:
             self._give_up(error)
+            return
+        if self._index is None:
+            self._begin_rebuild(space)
+
+    def _trusted(self, space: VectorSpace) -> EdgeIndex | None:
+        """The index in the folder, None when there is none that can be believed."""
+        folder = self._folder(space)
+        if not self._believed(self._manifest(folder), space):
             return None
+        index = None
+        try:
+            index = EdgeIndex(folder, space.dimension, batch=self._batch)
+            verify(self._store, index)
+        except BackendUnavailableError:
+            raise
         except BackendError as error:
             _log.warning("the vector index is rebuilt from the store: %s", error)
-            reason = error
+            if index is not None:
+                _close_quietly(index)
+            return None
+        return index
+
+    def _begin_rebuild(self, space: VectorSpace) -> None:
+        stored, _ = self._store.vectors.counts()
+        if stored <= _REBUILT_AT_ONCE:
+            self._index = self._rebuilt(space)
+            return
+        # Without the mutex, so that recall goes on with exact scans meanwhile; nothing else opens
+        # or writes the folder while this thread is noted.
+        self._rebuild_thread = threading.Thread(
+            target=self._rebuild_later, args=(space,), name="memkit-rebuild", daemon=True
+        )
+        self._rebuild_thread.start()
+
+    def _rebuild_later(self, space: VectorSpace) -> None:
+        index = self._rebuilt(space)
+        with self._mutex:
+            self._index = index
+            self._rebuild_thread = None
+
+    def _rebuilt(self, space: VectorSpace) -> EdgeIndex | None:
+        index = None
         try:
-            return self._rebuild(folder, space)
-        except BackendError as error:
-            _log.warning("the vector index cannot be built (%s, after: %s)", error, reason)
+            with _files("rebuild"):
+                folder, synced_through = self._emptied(space), self._store.outbox.synced_through()
+                index = EdgeIndex(folder, space.dimension, batch=self._batch)
+                for points in _stored(self._store, batch=self._batch):
+                    self._check_going_on()
+                    index.upsert(points)
+                index.flush()
+                self._write_manifest(space, synced_through)
+                _remove(_aside(folder))
+        except (BackendError, ClosedError) as error:
+            if index is not None:
+                _close_quietly(index)
             self._give_up(error)
             return None
+        return index
 
-    def _give_up(self, error: BackendError) -> None:
+    def _check_going_on(self) -> None:
+        if self._closed:
+            raise ClosedError("the memory was closed during a rebuild")
+        self.check_disk()
+
+    def _emptied(self, space: VectorSpace) -> Path:
+        """The folder, empty; what was in it stands aside until the new index is complete."""
+        folder = self._folder(space)
+        # First, so that a folder that is filled only in part is never believed.
+        self._manifest_path(folder).unlink(missing_ok=True)
+        _remove(_aside(folder))
+        if folder.exists():
+            folder.rename(_aside(folder))
+        return folder
+
+    def _give_up(self, error: Exception) -> None:
         _log.warning("recall goes on without the vector index: %s", error)
         self._next_try = time.monotonic() + _RETRY_SECONDS
         self._lock.release()
 
-    def _rebuild(self, folder: Path, space: VectorSpace) -> EdgeIndex:
-        self.check_space()
-        aside = folder.with_name(folder.name + ".aside")
-        _remove(aside)
-        if folder.exists():
-            folder.rename(aside)
-        synced_through = self._store.outbox.synced_through()
-        index = EdgeIndex(folder, space.dimension, batch=self._batch)
-        for records in _stored(self._store, batch=self._batch):
-            index.upsert([index_point(record, vector) for record, vector in records])
-        index.flush()
-        self._write_manifest(folder, space, synced_through)
-        _remove(aside)
-        return index
+    def writing(self, index: VectorIndex, number: int) -> None:
+        """See `IndexKeeper.writing`."""
+        self._note(index, self._store.outbox.synced_through(), unconfirmed=number)
 
-    def _verify(self, index: EdgeIndex) -> None:
-        """Raise `BackendError` when the folder does not hold what the store says it must."""
-        stored, waiting = self._store.vectors.counts()
-        count, slack = index.count(), self._store.outbox.state(max_attempts=1).length
-        if not stored - waiting <= count <= stored + slack:
-            raise BackendError(
-                f"it holds {count} points, the store {stored} vectors ({waiting} unconfirmed)",
-                backend="qdrant-edge",
-                operation="verify",
-            )
-        for record, vector in self._probes(stored):
-            _probe(self._store, index, record, vector)
-
-    def _probes(self, stored: int) -> Iterator[tuple[MemoryRecord, Vector]]:
-        first = self._store.vectors.page(after=0, limit=_PROBES)
-        if not first or stored <= _PROBES:
-            yield from (row[1:] for row in first)
-            return
-        yield from (row[1:] for row in first[:2])
-        generator = np.random.default_rng()
-        for after in generator.integers(first[0][0], first[0][0] + stored, size=_PROBES - 2):
-            yield from (row[1:] for row in self._store.vectors.page(after=int(after), limit=1))
-
-    def confirmed(self, synced_through: int) -> None:
+    def confirmed(self, index: VectorIndex, synced_through: int) -> None:
         """See `IndexKeeper.confirmed`."""
-        if self._space is not None and self._index is not None:
-            self._write_manifest(self._folder(self._space), self._space, synced_through)
+        self._note(index, synced_through)
 
-    def distrust(self, error: BackendError) -> None:
+    def _note(self, index: VectorIndex, synced_through: int, unconfirmed: int | None = None) -> None:
+        with self._mutex, _files("confirm"):
+            space = self._store.vectors.space()
+            if self._index is index and space is not None:
+                self._write_manifest(space, synced_through, unconfirmed)
+
+    def distrust(self, index: VectorIndex, error: Exception) -> None:
         """See `IndexKeeper.distrust`."""
         with self._mutex:
-            if self._pid != os.getpid() or self._index is None or self._space is None:
+            broken = self._index
+            if broken is None or broken is not index or self._opened_by != os.getpid():
                 return
             _log.warning("the vector index failed and will be rebuilt: %s", error)
-            broken, self._index = self._index, None
-            with contextlib.suppress(BackendError):
-                broken.close()
-            # Without its manifest the folder is not believed at the next opening.
-            self._manifest_path(self._folder(self._space)).unlink(missing_ok=True)
+            self._index = None
+            _close_quietly(broken)
+            space = self._store.vectors.space()
+            if space is not None:
+                # Without its manifest the folder is not believed at the next opening.
+                with _files("distrust"):
+                    self._manifest_path(self._folder(space)).unlink(missing_ok=True)
 
-    def check_space(self) -> None:
-        """See `IndexKeeper.check_space`: a full disk kills the process inside the engine."""
-        self._home.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self._home).free
+    def check_disk(self) -> None:
+        """See `IndexKeeper.check_disk`: a full disk kills the process inside the engine."""
+        with _files("write"):
+            self._home.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self._home).free
         if free < self._disk_reserve:
             raise BackendUnavailableError(
                 f"{free // 2**20} MiB are free, {self._disk_reserve // 2**20} MiB are kept in reserve; free some "
@@ -221,15 +265,18 @@ class EdgeKeeper:
             )
 
     def close(self) -> None:
-        """See `IndexKeeper.close`."""
+        """See `IndexKeeper.close`; a rebuild that is going on is broken off."""
+        self._closed = True
+        rebuilding = self._rebuild_thread
+        if rebuilding is not None and rebuilding.is_alive():
+            rebuilding.join()
         with self._mutex:
-            if self._closed:
-                return
-            self._closed = True
+            index, self._index = self._index, None
             try:
-                if self._index is not None:
-                    self._index.close()
+                if index is not None:
+                    index.close()
             finally:
+                self._lock.release()
                 self._lock.close()
 
     def _folder(self, space: VectorSpace) -> Path:
@@ -240,27 +287,32 @@ class EdgeKeeper:
     def _manifest_path(self, folder: Path) -> Path:
         return folder.with_name(folder.name + ".json")
 
-    def _expected(self, space: VectorSpace) -> dict[str, object]:
-        return _manifest(self._store, space, self._store.outbox.synced_through())
-
     def _manifest(self, folder: Path) -> object:
         try:
             return json.loads(self._manifest_path(folder).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
 
-    def _write_manifest(self, folder: Path, space: VectorSpace, synced_through: int) -> None:
-        path = self._manifest_path(folder)
+    def _believed(self, manifest: object, space: VectorSpace) -> bool:
+        if not isinstance(manifest, dict):
+            return False
+        unconfirmed = manifest.pop("unconfirmed", None)
+        # A store that does not know this change yet is an older copy: the index holds what it does not.
+        known = unconfirmed is None or (
+            isinstance(unconfirmed, int) and unconfirmed <= self._store.outbox.last_number()
+        )
+        return known and manifest == _manifest(self._store, space, self._store.outbox.synced_through())
+
+    def _write_manifest(
+        self, space: VectorSpace, synced_through: int, unconfirmed: int | None = None
+    ) -> None:
+        path = self._manifest_path(self._folder(space))
         fresh = path.with_name(path.name + ".new")
-        fresh.write_text(json.dumps(_manifest(self._store, space, synced_through)), encoding="utf-8")
+        manifest = _manifest(self._store, space, synced_through)
+        if unconfirmed is not None:
+            manifest["unconfirmed"] = unconfirmed
+        fresh.write_text(json.dumps(manifest), encoding="utf-8")
         fresh.replace(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _manifest(store: RecordStore, space: VectorSpace, synced_through: int) -> dict[str, object]:
@@ -272,22 +324,35 @@ def _manifest(store: RecordStore, space: VectorSpace, synced_through: int) -> di
     }
 
 
-def _stored(store: RecordStore, *, batch: int) -> Iterator[list[tuple[MemoryRecord, Vector]]]:
+@contextmanager
+def _files(operation: str) -> Iterator[None]:
+    """Turn what the file system says into memkit's error."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendUnavailableError(str(error), backend="qdrant-edge", operation=operation) from error
+
+
+def _close_quietly(index: EdgeIndex) -> None:
+    # It failed already; what matters is that its files are let go.
+    with contextlib.suppress(BackendError):
+        index.close()
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".aside")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _stored(store: RecordStore, *, batch: int) -> Iterator[list[IndexPoint]]:
+    """All vectors of the store as points, a batch at a time."""
     after = 0
     while rows := store.vectors.page(after=after, limit=batch):
         after = rows[-1][0]
-        yield [(record, vector) for _, record, vector in rows]
-
-
-def _probe(store: RecordStore, index: VectorIndex, record: MemoryRecord, vector: Vector) -> None:
-    point = record.point_id
-    target = Target(scope=record.scope, space=record.space)
-    if any(pending.point_id == point for pending in store.outbox.pending(target)):
-        return
-    held = index.get([point]).get(point)
-    hits = index.search(target, vector, where=None, limit=_ENOUGH)
-    itself = held is not None and float(held @ unit(vector)) > 1 - _SAME
-    # More rows of one text than were asked for are possible; then all that came must be as near.
-    found = any(hit.point_id == point for hit in hits) or len(hits) == _ENOUGH
-    if not itself or not found or abs(hits[0].cosine - 1) > _SAME:
-        raise BackendError(f"point {point} does not find itself", backend="qdrant-edge", operation="verify")
+        yield [index_point(record, vector) for _, record, vector in rows]

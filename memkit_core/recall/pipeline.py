@@ -8,6 +8,7 @@ answer often stands beside the turn that shares words with the question. What is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,7 +55,10 @@ _TALKING = (ScopeKind.SESSION, ScopeKind.USER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
-    """A checked question to `Recall.run`; see `Memory.recall` for the meaning of each field."""
+    """A checked question to `Recall.run`; see `Memory.recall` for the meaning of each field.
+
+    `asked_at` is when recency counts back from, `now` when expiry is judged: the present, always.
+    """
 
     text: str
     scopes: tuple[Scope, ...]
@@ -65,6 +69,7 @@ class RecallQuery:
     include_messages: bool
     ranking: Ranking
     candidates: int
+    asked_at: datetime
     now: datetime
     exclude: frozenset[UUID] = frozenset()
 
@@ -122,7 +127,8 @@ class Recall:
         if not found:
             return RecallResult(missing=frozenset(missing))
         scored = _scored(query, found)
-        return self._hits(query, found, scored, frozenset(missing))
+        result = self._hits(query, found, scored, frozenset(missing))
+        return result if vector is None else self._compared(query, result, found, vector)
 
     def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
         if query.ranking.dense <= 0:
@@ -142,6 +148,8 @@ class Recall:
             keyword = {hit.point_id: hit.score for hit in hits if hit.point_id not in query.exclude}
         cosine: dict[UUID, float] = {}
         if vector is not None:
+            if self._embedder.fast:
+                self._indexer.catch_up(target)
             answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
             cosine = {hit.point_id: hit.cosine for hit in answer.hits if hit.point_id not in query.exclude}
             missing |= answer.missing
@@ -163,7 +171,7 @@ class Recall:
             if scored.score[i] > 0 or rows[i][0].found(rows[i][1])
         ]
         hits: list[ScoredRecord] = []
-        texts: set[str] = set()
+        texts: dict[str, int] = {}
         ahead = 0
         while ahead < len(order) and len(hits) < query.top_k:
             chosen = order[ahead : ahead + query.top_k]
@@ -172,11 +180,32 @@ class Recall:
             for i in chosen:
                 one, candidate = rows[i]
                 record = records.get(candidate.point_id)
-                if record is None or (len(found) > 1 and _repeats(record, texts)):
+                if record is None or _repeats(record, hits, texts):
                     continue
                 hits.append(_hit(record, one, candidate, scored, i))
         truncated = len(hits) > query.top_k or ahead < len(order)
         return RecallResult(hits=tuple(hits[: query.top_k]), missing=missing, truncated=truncated)
+
+    def _compared(
+        self, query: RecallQuery, result: RecallResult, found: Sequence[_Found], vector: Vector
+    ) -> RecallResult:
+        """The result with the similarity of hits that the dense leg did not bring, too."""
+        unknown = {hit.record.point_id for hit in result if hit.signals.similarity is None}
+        cosines: dict[UUID, float] = {}
+        for one in found if unknown else ():
+            own = [c.point_id for c in one.candidates if c.point_id in unknown]
+            if own:
+                cosines |= self._indexer.compare(one.target, vector, own, now=query.now)
+        hits = [
+            dataclasses.replace(
+                hit,
+                signals=dataclasses.replace(hit.signals, similarity=_similarity(cosines.get(point))),
+            )
+            if (point := hit.record.point_id) in cosines
+            else hit
+            for hit in result
+        ]
+        return dataclasses.replace(result, hits=tuple(hits))
 
     def _fetched(self, rows: Sequence[tuple[_Found, Candidate]]) -> dict[UUID, MemoryRecord]:
         wanted: dict[Target, list[UUID]] = {}
@@ -189,14 +218,20 @@ class Recall:
         }
 
 
-def _repeats(record: MemoryRecord, texts: set[str]) -> bool:
-    """Whether a memory with the same words was already returned, from another scope perhaps."""
+def _repeats(record: MemoryRecord, hits: list[ScoredRecord], texts: dict[str, int]) -> bool:
+    """Whether a memory with the same words was already taken from another scope.
+
+    Then the narrower of the two stays, at the place of the better one. Within one scope both are
+    kept: two records of a scope are two memories, whatever they say.
+    """
     if record.space != MEMORIES:
         return False
-    text = normal_form(record.content)
-    seen = text in texts
-    texts.add(text)
-    return seen
+    place = texts.setdefault(normal_form(record.content), len(hits))
+    if place == len(hits) or hits[place].scope == record.scope:
+        return False
+    if record.scope.kind.breadth < hits[place].scope.kind.breadth:
+        hits[place] = dataclasses.replace(hits[place], record=record)
+    return True
 
 
 def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
@@ -214,7 +249,7 @@ def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
         other_speaker=by_other_speaker(terms, [c.speaker for c in candidates], names),
         asks=_asking(candidates),
         dated=_dated(query.text, candidates),
-        age_days=(to_ms(query.now) - since) / _DAY_MS,
+        age_days=(to_ms(query.asked_at) - since) / _DAY_MS,
         importance=np.array([c.importance for c in candidates]),
     )
     return score_pool(pool, query.ranking)
@@ -234,6 +269,10 @@ def _dated(text: str, candidates: Sequence[Candidate]) -> Floats:
     return np.array([date_fit(dates, from_ms(candidate.since)) for candidate in candidates])
 
 
+def _similarity(cosine: float | None) -> float | None:
+    return None if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
+
+
 _LIFTS = ("neighbour", "passage", "session", "date", "newer")
 
 
@@ -244,7 +283,7 @@ def _hit(record: MemoryRecord, one: _Found, candidate: Candidate, scored: Scored
         record=record,
         score=float(scored.score[row]),
         signals=Signals(
-            similarity=None if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0),
+            similarity=_similarity(cosine),
             keyword=one.keyword.get(candidate.point_id),
             relevance=signals["relevance"],
             importance=record.importance,

@@ -217,6 +217,8 @@ def scale_above_floor(cosine: Floats) -> Floats:
     Embedders differ in the cosine of unrelated texts (0 or 0.7): the floor removes that. Counting
     up to 1, not to the best as min-max does, keeps a leg quiet in which nothing stands out.
     """
+    # Rounding can take the cosine of equal vectors a little above 1.
+    cosine = np.clip(cosine, -1, 1)
     known = cosine[~np.isnan(cosine)]
     floor, top = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     if floor == top:  # One record, or none stands out: only the absolute cosine can tell.

@@ -28,3 +28,13 @@ def check_vectors(vectors: Matrix, space: VectorSpace | None, *, backend: str) -
         raise DimensionMismatchError(
             f"{expected}, got vectors of shape {vectors.shape}", backend=backend, operation="save vectors"
         )
+
+
+def other_model(space: VectorSpace, *, model: str, revision: str, dimension: int | None = None) -> str:
+    """Why vectors of `model` cannot join those of `space`, and what to do."""
+    length = "" if dimension is None else f"{dimension} dimensions, "
+    return (
+        f"this store holds vectors of {space.model!r} ({space.dimension} dimensions, revision "
+        f"{space.revision!r}), the memory was opened with {model!r} ({length}revision {revision!r}); open it with the "
+        "embedder it was made with, or add its records to a new store with the new one"
+    )

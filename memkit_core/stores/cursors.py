@@ -11,6 +11,9 @@ ORDERS = ("created_at", "last_accessed_at", "access_count", "importance")
 """What a listing can be ordered by, highest first; ties, newest row first."""
 
 
+_LARGEST = 2**63
+
+
 def check_order(order: str) -> str:
     """`order` when it is one of `ORDERS`."""
     if order not in ORDERS:
@@ -31,9 +34,10 @@ def read_cursor(cursor: str, order: str) -> tuple[float, int]:
     """
     try:
         found, value, seq = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         found, value, seq = None, None, None
-    if found != order or not isinstance(value, int | float) or not isinstance(seq, int):
+    fits = isinstance(value, int | float) and isinstance(seq, int) and abs(value) < _LARGEST
+    if found != order or not fits or not 0 <= seq < _LARGEST:
         raise InvalidInputError(
             f"list_records: cursor {shown(cursor)} was not made by a listing ordered by {order}"
         )

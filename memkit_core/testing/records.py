@@ -246,7 +246,6 @@ class RecordsContract(ContractGuard):
         for target in (Target(scope=ALICE), Target(scope=TALK), turns(ALICE), turns(TALK)):
             assert found_by_words(store, target) == set()
             assert store.vectors.scan(target, where=None, now=NOW)[0] == []
-            assert store.outbox.pending(target) == []
         assert store.records.delete_scope(ALICE).nothing
 
     def test_delete_scope_leaves_every_other_scope(self, store: RecordStore) -> None:

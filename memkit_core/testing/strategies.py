@@ -159,8 +159,9 @@ def _field_condition(name: str) -> SearchStrategy[Condition]:
     kind = FIELDS[name]
     values = _field_values(name)
     orderable = values.filter(lambda value: isinstance(value, str | int | float))
+    whole = st.lists(values, max_size=2) if kind is FieldKind.LIST else values
     kinds: list[SearchStrategy[Condition]] = [
-        _conditions(name, _EQUAL, st.none() | values),
+        _conditions(name, _EQUAL, st.none() | whole),
         _conditions(name, _LISTED, st.lists(st.none() | values, max_size=3)),
         _conditions(name, (Op.EXISTS,), st.booleans()),
     ]
@@ -173,7 +174,7 @@ def _field_condition(name: str) -> SearchStrategy[Condition]:
 
 def _field_values(name: str) -> SearchStrategy[JsonValue]:
     if name in _NAMED:
-        return st.sampled_from([*_NAMED[name], "fac", "", "z"])
+        return st.sampled_from(_NAMED[name])
     match FIELDS[name]:
         case FieldKind.TEXT:
             return st.sampled_from(_TEXTS)
@@ -184,7 +185,7 @@ def _field_values(name: str) -> SearchStrategy[JsonValue]:
         case FieldKind.TIME:
             return st.sampled_from([to_ms(moment) for moment in _TIMES])
         case FieldKind.LIST:
-            return st.sampled_from(_TAGS) | st.lists(st.sampled_from(_TAGS), max_size=2)
+            return st.sampled_from(_TAGS)
 
 
 def _metadata_condition() -> SearchStrategy[Condition]:

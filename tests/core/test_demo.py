@@ -64,7 +64,11 @@ def test_the_demo_answers_in_a_new_process(demo, tmp_path):
     assert shown.count("memories recalled in") == 6
     assert "level 5, bay 52" in shown.replace("\n", " ")
     assert "\x1b" not in shown
-    assert max(map(cell_len, shown.splitlines())) <= 80
+    *lines, command = shown.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    # The last line is there to be pasted, so it is never wrapped.
+    assert command.split(" ", 1)[1].startswith("recall ")
+    assert command.endswith(str(Path("demo-data") / FILE_NAME))
     with Memory.open(tmp_path / "demo-data" / FILE_NAME) as memory:
         sessions = {
             session.scope.id: session.messages for session in memory.sessions.list(scope=Scope.user(USER))

@@ -290,7 +290,7 @@ class TestTheKeeperItself:
         self.fill(store)
         first = keeper.index()
         first.clear()
-        keeper.distrust(BackendError("broken", backend="qdrant-edge", operation="search"))
+        keeper.distrust(keeper.index(), BackendError("broken", backend="qdrant-edge", operation="search"))
         again = keeper.index()
         assert again is not first
         assert again.count() == 20
@@ -300,7 +300,7 @@ class TestTheKeeperItself:
         self.fill(store)
         assert keeper.index().count() == 20
         confirm_all(store)
-        keeper.confirmed(store.outbox.synced_through())
+        keeper.confirmed(keeper.index(), store.outbox.synced_through())
         keeper.close()
         store.records.put(ALICE, [record(ALICE, "late"), record(ALICE, "3", "another text")])
         folder = next(one for one in store.path.with_name("home").iterdir() if one.is_dir())
@@ -316,7 +316,7 @@ class TestTheKeeperItself:
         embed_all(store)
         assert keeper.index().count() == 40
         confirm_all(store)
-        keeper.confirmed(store.outbox.synced_through())
+        keeper.confirmed(keeper.index(), store.outbox.synced_through())
         keeper.close()
         folder = next(one for one in store.path.with_name("home").iterdir() if one.is_dir())
         inode = folder.stat().st_ino
@@ -330,7 +330,7 @@ class TestTheKeeperItself:
         self.fill(store)
         keeper = EdgeKeeper(store, store.path.with_name("home"), batch=7, disk_reserve=2**62)
         with pytest.raises(BackendUnavailableError, match="disk_reserve") as refused:
-            keeper.check_space()
+            keeper.check_disk()
         assert refused.value.retryable
         assert keeper.index() is None
         keeper.close()
@@ -354,7 +354,7 @@ class TestTheKeeperItself:
         self.fill(store)
         assert keeper.index().count() == 20
         keeper.index().clear()
-        keeper.distrust(BackendError("broken", backend="flat", operation="search"))
+        keeper.distrust(keeper.index(), BackendError("broken", backend="flat", operation="search"))
         assert keeper.index().count() == 20
         assert keeper.index().dimension == SPACE.dimension
         assert len(due(store)) == 20

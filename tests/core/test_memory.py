@@ -104,7 +104,6 @@ class TestAdd:
             scope=ALICE,
             id="a:b/c 'd' %_@ 🎻",
             type=RecordType.PREFERENCE,
-            key="music",
             tags=["Art", "art", "Music"],
             metadata={"deep": {"er": [1, 2.5, None, True, "x"]}, "a.b": 1, 'q"': "'"},
             importance=1,

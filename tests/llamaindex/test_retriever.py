@@ -29,9 +29,11 @@ def test_nodes(filled):
     assert found.node.get_content(MetadataMode.LLM) == "The owl is called Pip."
     assert found.node.get_content(MetadataMode.EMBED) == "The owl is called Pip."
     assert found.node.metadata["page"] == 3
-    assert found.node.metadata["record_id"] == "1"
-    assert found.node.metadata["scope"] == "user:alice"
-    assert found.node.metadata["tags"] == ["pet"]
+    assert found.node.metadata["scope"] == "x"
+    assert found.node.metadata["memkit_id"] == "1"
+    assert found.node.metadata["memkit_scope"] == "user:alice"
+    assert found.node.metadata["memkit_tags"] == ["pet"]
+    assert found.node.metadata["memkit_missing"] == []
     [hit] = filled.recall("what is the owl called?", scope=ALICE)
     assert found.score == pytest.approx(hit.signals.similarity)
     assert 0 <= found.score <= 1
@@ -55,14 +57,24 @@ def test_settings(filled, chat):
     assert len(texts(top_k=1)) == 1
     assert texts(types=["profile"]) == {"The owl sleeps by day."}
     assert texts(filters={"metadata.page": 3}) == {"The owl is called Pip."}
-    assert texts() == {"The owl is called Pip.", "The owl sleeps by day."}
-    assert "my owl is fond of rain" in texts(include_messages=True)
+    assert texts(include_messages=False) == {"The owl is called Pip.", "The owl sleeps by day."}
+    assert "my owl is fond of rain" in texts()
+
+
+def test_a_record_without_a_keyword_or_dense_hit_still_has_a_score(filled):
+    """What only the keywords found is compared as well: a threshold never drops it for want of a number."""
+    filled.add_many([f"Mice run over field number {n}." for n in range(150)], scope=ALICE)
+    code = filled.add("POL-358 is the policy.", scope=ALICE)
+    found = MemkitRetriever(memory=filled, scope=ALICE, top_k=3).retrieve("POL-358")
+    assert found[0].node.node_id == str(code.point_id)
+    assert all(one.score is not None for one in found)
 
 
 async def test_async(filled):
     """The async form finds the same."""
     retriever = MemkitRetriever(memory=filled, scope=ALICE)
-    assert await retriever.aretrieve("owl") == retriever.retrieve("owl")
+    found = await retriever.aretrieve("owl")
+    assert [one.node.node_id for one in found] == [one.node.node_id for one in retriever.retrieve("owl")]
 
 
 @pytest.mark.parametrize("scope", [None, "alice", [ALICE, "bob"]])

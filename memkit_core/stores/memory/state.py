@@ -49,10 +49,12 @@ class Partition:
 
 @dataclass(slots=True, kw_only=True)
 class Change:
-    """An outbox entry; `row` is None when the point was deleted."""
+    """An outbox entry; `row` is None when the point, of `scope` and `space`, was deleted."""
 
     number: int
     point_id: UUID
+    scope: Scope
+    space: str
     row: Row | None
     enqueued_at: datetime
     attempts: int = 0
@@ -101,7 +103,7 @@ class State:
         """Hold nothing."""
         self._mutex = ThreadLock()
         self._closed = False
-        self._last_seq = self._last_number = 0
+        self._last_seq = self.last_number = 0
         self.rows: dict[tuple[Scope, str, str], Row] = {}
         self.points: dict[UUID, Row] = {}
         self.partitions: dict[tuple[Scope, str], Partition] = {}
@@ -153,7 +155,7 @@ class State:
             self._replace(row, new)
             row.position = position
         self._count_terms(row)
-        self.enqueue(record.point_id, row)
+        self.enqueue(record, row)
         return row.record
 
     def _replace(self, row: Row, new: Prepared) -> None:
@@ -176,18 +178,24 @@ class State:
             self._forget_terms(row)
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
-            self.enqueue(record.point_id, None)
+            self.enqueue(record, None)
         turns = sum(row.record.space == MESSAGES for row in rows)
         vectors = sum(row.vector is not None for row in rows)
         return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
 
-    def enqueue(self, point: UUID, row: Row | None) -> None:
+    def enqueue(self, record: MemoryRecord, row: Row | None) -> None:
         """Tell the vector index that a point changed; its older change is forgotten."""
+        point = record.point_id
         self.changes.pop(self.newest_change.get(point, 0), None)
-        self._last_number += 1
-        self.newest_change[point] = self._last_number
-        self.changes[self._last_number] = Change(
-            number=self._last_number, point_id=point, row=row, enqueued_at=utc_now()
+        self.last_number += 1
+        self.newest_change[point] = self.last_number
+        self.changes[self.last_number] = Change(
+            number=self.last_number,
+            point_id=point,
+            scope=record.scope,
+            space=record.space,
+            row=row,
+            enqueued_at=utc_now(),
         )
 
     def confirm(self, number: int) -> None:

@@ -12,7 +12,7 @@ from memkit_core.errors import ConfigError
 from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, OutboxState, Pending, Vector, VectorSpace
-from memkit_core.stores.checks import check_vectors
+from memkit_core.stores.checks import check_vectors, other_model
 from memkit_core.stores.memory.state import Change, Row, State, copied
 
 
@@ -29,9 +29,7 @@ class InMemoryVectors:
             found = self._state.vector_space
             if found is not None and found != space:
                 raise ConfigError(
-                    f"this store holds vectors of {found.model!r} ({found.dimension} dimensions, revision "
-                    f"{found.revision!r}), the memory was opened with {space.model!r} ({space.dimension} "
-                    f"dimensions, revision {space.revision!r}); open it with the first embedder"
+                    other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
                 )
             self._state.vector_space = space
 
@@ -104,8 +102,10 @@ class InMemoryOutbox:
         *,
         now: datetime,
         limit: int,
+        after: int = 0,
         exclude: Sequence[int] = (),
         points: Sequence[UUID] | None = None,
+        unembedded: bool = False,
     ) -> list[OutboxEntry]:
         """See `Outbox.due`."""
         skipped, wanted = set(exclude), None if points is None else set(points)
@@ -113,9 +113,11 @@ class InMemoryOutbox:
             due = [
                 change
                 for change in self._state.changes.values()
-                if (change.retry_at is None or change.retry_at <= now)
+                if change.number > after
+                and (change.retry_at is None or change.retry_at <= now)
                 and change.number not in skipped
                 and (wanted is None or change.point_id in wanted)
+                and not (unembedded and (change.row is None or change.row.vector is not None))
             ]
             return [_entry(change) for change in due[:limit]]
 
@@ -124,10 +126,12 @@ class InMemoryOutbox:
         with self._state.open():
             return [
                 Pending(
-                    number=self._state.newest_change[point], point_id=point, embedded=row.vector is not None
+                    number=change.number,
+                    point_id=change.point_id,
+                    embedded=change.row is None or change.row.vector is not None,
                 )
-                for row in self._state.rows_of(target)
-                if (point := row.record.point_id) in self._state.newest_change
+                for change in self._state.changes.values()
+                if change.space == target.space and target.covers(change.scope)
             ]
 
     def mark_synced(self, numbers: Sequence[int]) -> None:
@@ -136,6 +140,11 @@ class InMemoryOutbox:
             for number in numbers:
                 self._state.confirm(number)
             self._state.synced_through = max([self._state.synced_through, *numbers])
+
+    def last_number(self) -> int:
+        """See `Outbox.last_number`."""
+        with self._state.open():
+            return self._state.last_number
 
     def synced_through(self) -> int:
         """See `Outbox.synced_through`."""

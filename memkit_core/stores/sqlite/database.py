@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import os
 import sqlite3
 import time
@@ -34,12 +36,14 @@ from memkit_core.errors import (
 from memkit_core.locks import ProcessLock, ThreadLock
 from memkit_core.stores.sqlite.schema import version
 
+_log = logging.getLogger("memkit.sqlite")
+
 OLDEST_SQLITE = (3, 40, 0)
 _NETWORK_TYPES = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "fuse.sshfs", "fuse.glusterfs", "lustre"}
 )
 
-_FORK_PAUSE = 0.001
+_PAUSE = 0.001
 
 # Every open database of this process, for the hooks around a fork.
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -107,8 +111,7 @@ class Database:
                         if connection.in_transaction:
                             connection.execute("ROLLBACK")
                         raise
-                    if self._wal_bytes() > self._checkpoint_bytes:
-                        _checkpoint(connection)
+                self._checkpoint_if_large(connection)
             finally:
                 self._give_back(connection)
 
@@ -120,40 +123,58 @@ class Database:
             try:
                 yield connection
             finally:
-                connection.execute("ROLLBACK")
+                # SQLite ends the transaction itself on some errors, which must not be hidden.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
         with self._exclusive("checkpoint"), self.connection() as connection:
             return _checkpoint(connection)
 
+    def _checkpoint_if_large(self, connection: sqlite3.Connection) -> None:
+        try:
+            if self._wal_bytes() > self._checkpoint_bytes:
+                _checkpoint(connection)
+        except (sqlite3.Error, OSError) as error:
+            # What was written is committed; emptying the log is the next writer's to try again.
+            _log.warning("the write-ahead log of %s was not checkpointed: %s", self.path.name, error)
+
     def close(self) -> None:
-        """Checkpoint, so that the one file is whole, and close; safe to call twice."""
+        """Wait for running calls, checkpoint so that the one file is whole, and close; idempotent.
+
+        A call that is still running after `busy_timeout` seconds closes its connection itself.
+        """
         if self._closed:
             return
         self._after_fork()
+        self._closed = True
         _open_databases.discard(self)
+        deadline = time.monotonic() + self._busy_timeout
+        while self._in_use and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
         try:
             # Closing the last connection checkpoints too, so it happens under the lock as well.
-            with self._exclusive("close"), translated("close"):
-                self._close_idle()
+            with self._lock.hold(self._busy_timeout) as taken, translated("close"):
+                self._close_idle(checkpoint=taken)
         finally:
-            self._closed = True
-            self._close_idle()
             self._lock.close()
 
-    def _close_idle(self) -> None:
+    def _close_idle(self, *, checkpoint: bool) -> None:
         with self._mutex:
             idle, self._idle = self._idle, []
-        if idle and not self._closed:
-            _checkpoint(idle[0])
-        for connection in idle:
-            connection.close()
+        try:
+            if idle and checkpoint:
+                _checkpoint(idle[0])
+        finally:
+            for connection in idle:
+                connection.close()
 
     @contextmanager
     def _exclusive(self, operation: str) -> Iterator[None]:
+        self._check_open()
         self._after_fork()
-        with self._lock.hold(self._busy_timeout) as taken:
+        with self._locked(operation) as taken:
             if not taken:
                 raise BackendTimeoutError(
                     f"another writer held {self._lock.path.name} for {self._busy_timeout:g} s; try again, "
@@ -163,10 +184,27 @@ class Database:
                 )
             yield
 
-    def _take(self) -> sqlite3.Connection:
-        self._after_fork()
+    @contextmanager
+    def _locked(self, operation: str) -> Iterator[bool]:
+        try:
+            taken = self._lock.acquire(self._busy_timeout)
+        except OSError as error:
+            raise BackendUnavailableError(
+                f"the lock file cannot be used: {error}", backend="sqlite", operation=operation
+            ) from error
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._lock.release()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.path.name} was closed; open the memory again")
+
+    def _take(self) -> sqlite3.Connection:
+        self._after_fork()
+        self._check_open()
         with self._mutex:
             self._in_use += 1
             if self._idle:
@@ -198,7 +236,7 @@ class Database:
             self._mutex.__enter__()
             while self._in_use and time.monotonic() < deadline:
                 self._mutex.__exit__()
-                time.sleep(_FORK_PAUSE)
+                time.sleep(_PAUSE)
                 self._mutex.__enter__()
             for connection in self._idle:
                 connection.close()
@@ -305,6 +343,10 @@ def translated(operation: str) -> Iterator[None]:
         known = BackendError if code is None else _ERRORS.get(code & 0xFF, BackendError)
         text = _EXPLAINED.get(code, str(error)) if code is not None else str(error)
         raise known(text, backend="sqlite", operation=operation) from error
+    except json.JSONDecodeError as error:
+        raise SchemaError(
+            "a stored value cannot be read; the file is damaged", backend="sqlite", operation=operation
+        ) from error
 
 
 _EXPLAINED: dict[int, str] = {

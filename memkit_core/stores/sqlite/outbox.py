@@ -11,7 +11,6 @@ from memkit_core.models import Target
 from memkit_core.ports import OutboxEntry, OutboxState, Pending
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, marks, read_record
-from memkit_core.stores.sqlite.scopes import find_place
 from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
 from memkit_core.times import from_ms, to_ms
 
@@ -31,18 +30,28 @@ class SQLiteOutbox:
         *,
         now: datetime,
         limit: int,
+        after: int = 0,
         exclude: Sequence[int] = (),
         points: Sequence[UUID] | None = None,
+        unembedded: bool = False,
     ) -> list[OutboxEntry]:
         """See `Outbox.due`."""
         wanted = "1" if points is None else f"o.point_id IN ({marks(len(points))})"
+        waiting = "o.seq IS NOT NULL AND v.seq IS NULL" if unembedded else "1"
         with self._database.connection() as connection:
             rows = connection.execute(
                 f"SELECT o.number, o.point_id, o.attempts, v.vector, r.seq, {SELECT_RECORD} FROM outbox o "
                 f"LEFT JOIN records r ON r.seq = o.seq "
                 f"LEFT JOIN vectors v ON v.seq = o.seq AND v.vector_space_id = {IN_USE} "
-                f"WHERE o.retry_at <= ? AND o.number NOT IN {_LISTED} AND {wanted} ORDER BY o.number LIMIT ?",
-                (to_ms(now), json.dumps(list(exclude)), *(point.bytes for point in points or ()), limit),
+                f"WHERE o.number > ? AND o.retry_at <= ? AND o.number NOT IN {_LISTED} AND {wanted} "
+                f"AND {waiting} ORDER BY o.number LIMIT ?",
+                (
+                    after,
+                    to_ms(now),
+                    json.dumps(list(exclude)),
+                    *(point.bytes for point in points or ()),
+                    limit,
+                ),
             ).fetchall()
         return [
             OutboxEntry(
@@ -57,16 +66,13 @@ class SQLiteOutbox:
 
     def pending(self, target: Target) -> list[Pending]:
         """See `Outbox.pending`."""
-        with self._database.snapshot() as connection:
-            place = find_place(connection, target)
-            if place is None:
-                return []
+        narrowed = "AND o.scope = :scope" if target.narrowed else ""
+        with self._database.connection() as connection:
             rows = connection.execute(
-                "SELECT o.number, o.point_id, EXISTS (SELECT 1 FROM vectors v WHERE v.seq = o.seq "
-                f"AND v.vector_space_id = {IN_USE}) FROM outbox o WHERE o.partition_id = :partition "
-                "AND (:scope IS NULL OR EXISTS "
-                "(SELECT 1 FROM records r WHERE r.seq = o.seq AND r.scope_id = :scope))",
-                place.parameters,
+                "SELECT o.number, o.point_id, o.seq IS NULL OR EXISTS (SELECT 1 FROM vectors v "
+                f"WHERE v.seq = o.seq AND v.vector_space_id = {IN_USE}) "
+                f"FROM outbox o WHERE o.owner = :owner AND o.space = :space {narrowed}",
+                {"owner": target.owner.digest, "space": target.space, "scope": target.scope.digest},
             ).fetchall()
         return [
             Pending(number=number, point_id=UUID(bytes=point), embedded=bool(embedded))
@@ -87,6 +93,12 @@ class SQLiteOutbox:
                 "SET value = max(CAST(value AS INTEGER), CAST(:n AS INTEGER))",
                 {"n": max(numbers)},
             )
+
+    def last_number(self) -> int:
+        """See `Outbox.last_number`."""
+        with self._database.connection() as connection:
+            row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
+        return 0 if row is None else int(row[0])
 
     def synced_through(self) -> int:
         """See `Outbox.synced_through`."""

@@ -110,13 +110,16 @@ CREATE TABLE outbox(
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   point_id BLOB NOT NULL UNIQUE,
   seq INTEGER,
-  partition_id INTEGER,
+  -- Whose row it was: also of a deleted one, which the index may still find.
+  owner BLOB NOT NULL,
+  space TEXT NOT NULL,
+  scope BLOB NOT NULL,
   enqueued_at INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
   retry_at INTEGER NOT NULL DEFAULT 0,
   last_error TEXT
 );
-CREATE INDEX outbox_by_partition ON outbox(partition_id);
+CREATE INDEX outbox_by_owner ON outbox(owner, space);
 
 CREATE TABLE sessions(
   scope_id INTEGER PRIMARY KEY REFERENCES scopes(id),

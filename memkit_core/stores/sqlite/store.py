@@ -38,7 +38,8 @@ class SQLiteStore:
             ConfigError: the folder is missing or on a network file system, or SQLite is too old.
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
-        self.path = Path(path).absolute()
+        # Through every symbolic link: two names of one file must share one lock and one index.
+        self.path = Path(path).resolve()
         self._database = Database(
             self.path,
             busy_timeout=busy_timeout,

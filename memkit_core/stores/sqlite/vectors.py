@@ -13,7 +13,7 @@ from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
 from memkit_core.sequences import chunked
-from memkit_core.stores.checks import check_vectors
+from memkit_core.stores.checks import check_vectors, other_model
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, VISIBLE, read_record
@@ -56,10 +56,7 @@ class SQLiteVectors:
             found = VectorSpace(model=row[0], revision=row[1], dimension=row[2])
         if found != space:
             raise ConfigError(
-                f"this store holds vectors of {found.model!r} ({found.dimension} dimensions, revision "
-                f"{found.revision!r}), the memory was opened with {space.model!r} ({space.dimension} "
-                f"dimensions, revision {space.revision!r}); open it with the first embedder, or change "
-                "over with: memkit reembed"
+                other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
             )
 
     def space(self) -> VectorSpace | None:

@@ -37,7 +37,7 @@ def write_record(
         seq, partition_id = row[0], row[1]
         stored = _replaced(connection, seq, partition_id, read_record(row[2:]), record, position)
     _write_tags(connection, scope_id, seq, stored.tags)
-    enqueue(connection, stored.point_id.bytes, seq, partition_id)
+    enqueue(connection, stored, seq)
     return stored
 
 
@@ -76,11 +76,19 @@ def _write_tags(connection: sqlite3.Connection, scope_id: int, seq: int, tags: t
     )
 
 
-def enqueue(connection: sqlite3.Connection, point: bytes, seq: int | None, partition_id: int | None) -> None:
+def enqueue(connection: sqlite3.Connection, record: MemoryRecord, seq: int | None) -> None:
     """Tell the vector index that a point changed (or, without `seq`, is gone)."""
+    owner = Target(scope=record.scope, space=record.space).owner
     connection.execute(
-        "INSERT OR REPLACE INTO outbox(point_id, seq, partition_id, enqueued_at) VALUES (?, ?, ?, ?)",
-        (point, seq, partition_id, to_ms(utc_now())),
+        "INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            record.point_id.bytes,
+            seq,
+            owner.digest,
+            record.space,
+            record.scope.digest,
+            to_ms(utc_now()),
+        ),
     )
 
 
@@ -89,18 +97,18 @@ def delete_records(
 ) -> DeleteReceipt:
     """Delete the rows of `records r` for which `condition` holds, with all that hangs on them."""
     rows = connection.execute(
-        f"SELECT r.seq, r.partition_id, r.point_id, {SELECT_RECORD} FROM records r WHERE {condition}",
+        f"SELECT r.seq, r.partition_id, {SELECT_RECORD} FROM records r WHERE {condition}",
         values,
     ).fetchall()
     vectors = turns = 0
-    for seq, partition_id, point, *rest in rows:
+    for seq, partition_id, *rest in rows:
         record = read_record(rest)
         turns += record.space == "messages"
         remove_postings(connection, partition_id, seq, record.index_text)
         connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
         vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-        enqueue(connection, point, None, None)
+        enqueue(connection, record, None)
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
 
 
