@@ -38,11 +38,11 @@ $(VENV)/.python: scripts/check-python.sh
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]"
+	$(BIN)/python -m pip install --quiet --editable ".[langchain,llamaindex,openai]"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
 	@touch $@
 
 clean:
