@@ -22,7 +22,7 @@ fi
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     found=$("$python" -c 'import platform; print(platform.python_version())')
     for newer in python3.14 python3.13 python3.12 python3.11; do
-        if command -v "$newer" >/dev/null 2>&1; then
+        if "$newer" -c "import sys; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1; then
             echo "memkit needs Python 3.11 or newer; '$python' is $found." >&2
             echo "This machine has $newer; run again with:  make PYTHON=$newer" >&2
             exit 1
