@@ -25,6 +25,7 @@ from memkit_core.errors import (
     ConfigError,
     DimensionMismatchError,
     MemkitError,
+    MissingDependencyError,
     ModelError,
 )
 from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexable
@@ -165,9 +166,9 @@ class Indexer:
         texts = [entry.record.index_text for entry in entries if entry.record is not None]
         try:
             return list(self._embedder.embed_documents(texts)), None
-        except ModelError as failure:
-            if len(texts) == 1:
-                return [None], failure
+        except (ModelError, MissingDependencyError) as failure:
+            if len(texts) == 1 or isinstance(failure, MissingDependencyError):
+                return [None] * len(texts), failure
             error: Exception = failure
         # One bad text must not keep the others from their vectors; a model that is down must not
         # be asked for each of them.

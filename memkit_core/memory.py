@@ -18,6 +18,7 @@ from uuid import UUID
 from memkit_core.config import Config
 from memkit_core.connect import Parts, connect
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.embedders.resolve import without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.indexing import Indexer, Worker
@@ -134,8 +135,10 @@ class Memory:
         Args:
             path: the file; its folder must exist.
             config: settings, `Config()` when None.
-            embedder: None for the built-in WordLlama weights, else a LangChain `Embeddings`, a
-                LlamaIndex `BaseEmbedding`, or an object with `embed_documents` and `embed_query`.
+            embedder: None for the built-in WordLlama weights, a LangChain `Embeddings`, a LlamaIndex
+                `BaseEmbedding`, an object with `embed_documents` and `embed_query`, a string such as
+                `"openai:text-embedding-3-small"`, or a dict with `provider`, `model` and options;
+                see `memkit_core.embedders.resolve`.
             embedding_model: the model's name, for an embedder object that does not know it.
             clock: returns the present moment; for tests.
 
@@ -147,7 +150,13 @@ class Memory:
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model)
         memory = cls(parts, config=config, clock=clock)
         if parts.store.durable:
-            memory._reopen = (str(Path(path).resolve()), config, embedder, embedding_model)
+            # What is pickled holds no key: the reopened memory takes it from the environment.
+            memory._reopen = (
+                str(Path(path).resolve()),
+                config,
+                without_secrets(embedder),
+                embedding_model,
+            )
         return memory
 
     # ------------------------------------------------------------------ writing

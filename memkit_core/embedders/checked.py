@@ -10,19 +10,26 @@ from functools import partial
 
 import numpy as np
 
+from memkit_core.embedders.texts import is_blank
 from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import Embedder, Matrix, Vector, VectorSpace
 from memkit_core.sequences import chunked
 
 _MATRIX = 2
+_LONGEST_REASON = 500
+
+# Larger numbers square to infinity in float32, and a vector's length with them.
+_LARGEST = 1e15
 
 
 class CheckedEmbedder:
     """Wraps an `Embedder`: batches of at most `batch`, an LRU cache with a time limit, and checks.
 
     Every result is `(n, d) float32`, finite, one row a text, of one dimension for good; anything
-    else, an exception of the model included, is a `ModelError`. Thread-safe if the model is.
+    else, an exception of the model included, is a `ModelError`. A text of white space only is never
+    sent, since some services refuse it: its vector is zero. Arrays belong to the caller.
+    Thread-safe if the model is; two threads that miss the same text at once both send it.
     """
 
     def __init__(
@@ -63,11 +70,12 @@ class CheckedEmbedder:
         return self._dimension
 
     def space(self) -> VectorSpace:
-        """The vector space of this model; embeds one short text when the dimension is not known yet."""
-        if self._dimension is None:
-            self.embed_query("dimension")
-        assert self._dimension is not None
-        return VectorSpace(model=self.model, revision=self.revision, dimension=self._dimension)
+        """The vector space of this model; embeds one short text when the dimension is not known yet.
+
+        Raises:
+            ModelError: that failed.
+        """
+        return VectorSpace(model=self.model, revision=self.revision, dimension=self._known_dimension())
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """The vectors of `texts`, in order; texts seen lately, or twice, are embedded once.
@@ -75,17 +83,18 @@ class CheckedEmbedder:
         Raises:
             ModelError: the model failed or answered nonsense; nothing of this call is returned.
         """
-        known = {text: self._cache.get("document", text) for text in texts}
+        known = {text: self._cached("document", text) for text in dict.fromkeys(texts) if not is_blank(text)}
         missing = [text for text, vector in known.items() if vector is None]
         for chunk in chunked(missing, self._batch):
             rows = self._call(partial(self._embedder.embed_documents, list(chunk)), len(chunk))
             for text, row in zip(chunk, rows, strict=True):
                 known[text] = row
-                self._cache.put("document", text, row)
-        found = [known[text] for text in texts]
+                self._keep("document", text, row)
+        found = [known.get(text) for text in texts]
         if not found:
             return np.zeros((0, self._dimension or 0), np.float32)
-        return np.stack([row for row in found if row is not None])
+        nothing = np.zeros(self._known_dimension(), np.float32)
+        return np.stack([nothing if row is None else row for row in found])
 
     def embed_query(self, text: str) -> Vector:
         """The vector of a query, `(d,) float32`.
@@ -93,48 +102,76 @@ class CheckedEmbedder:
         Raises:
             ModelError: the model failed or answered nonsense.
         """
-        cached = self._cache.get("query", text)
-        if cached is not None:
-            return cached
+        if is_blank(text):
+            return np.zeros(self._known_dimension(), np.float32)
+        vector = self._cached("query", text)
+        if vector is None:
+            vector = self._ask_query(text)
+        return vector.copy()
+
+    def _ask_query(self, text: str) -> Vector:
         vector: Vector = self._call(lambda: np.asarray(self._embedder.embed_query(text))[np.newaxis], 1)[0]
-        self._cache.put("query", text, vector)
+        self._keep("query", text, vector)
         return vector
+
+    def _known_dimension(self) -> int:
+        return self._dimension or len(self._ask_query("dimension"))
 
     def _call(self, embed: Callable[[], Matrix], count: int) -> Matrix:
         try:
-            # A copy: what the model returned stays the model's.
-            rows = np.array(embed(), dtype=np.float32)
-        except MissingDependencyError:
+            # A copy: what the model returned stays the model's. Too large for float32 is not finite.
+            with np.errstate(over="ignore"):
+                rows = np.array(embed(), dtype=np.float32)
+        except (ModelError, MissingDependencyError):
             raise
         except Exception as error:  # any failure of a foreign model is one documented error
-            raise ModelError(
-                f"embedding {count} text(s) raised {type(error).__name__}: {error}", model=self.model
-            ) from error
-        if rows.ndim != _MATRIX or len(rows) != count:
+            reason = f"{type(error).__name__}: {error}"
+            if len(reason) > _LONGEST_REASON:
+                reason = f"{reason[:_LONGEST_REASON]}… ({len(reason)} characters)"
+            raise ModelError(f"embedding {count} text(s) raised {reason}", model=self.model) from error
+        if rows.ndim != _MATRIX or len(rows) != count or not rows.size:
             raise ModelError(f"returned shape {rows.shape} for {count} text(s)", model=self.model)
-        if not np.isfinite(rows).all():
-            raise ModelError(f"returned numbers that are not finite for {count} text(s)", model=self.model)
+        if not (np.abs(rows) < _LARGEST).all():
+            raise ModelError(
+                f"returned numbers that are not finite, or above {_LARGEST:g}, for {count} text(s)",
+                model=self.model,
+            )
         with self._mutex:
-            if self._dimension is None and rows.shape[1] > 0:
+            if self._dimension is None:
                 self._dimension = rows.shape[1]
         if rows.shape[1] != self._dimension:
             raise ModelError(
-                f"returned vectors of {rows.shape[1]} dimensions, those of the store have {self._dimension}",
+                f"returned vectors of {rows.shape[1]} dimensions, those before have {self._dimension}",
                 model=self.model,
             )
         return rows
 
+    def _cached(self, side: str, text: str) -> Vector | None:
+        return self._cache.get(self._key(side, text))
+
+    def _keep(self, side: str, text: str, vector: Vector) -> None:
+        self._cache.put(self._key(side, text), vector)
+
+    def _key(self, side: str, text: str) -> bytes:
+        """A digest of model, revision, side and text: long texts cost nothing extra."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.model, self.revision, side, text):
+            # Lone surrogates are the model's to refuse.
+            encoded = part.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big"))
+            digest.update(encoded)
+        return digest.digest()
+
 
 class _Cache:
-    """An LRU map with a time limit. Texts are kept as digests, so long ones cost nothing extra."""
+    """An LRU map with a time limit, counted from when an entry was put."""
 
     def __init__(self, size: int, seconds: float, monotonic: Callable[[], float]) -> None:
         self._size, self._seconds, self._monotonic = size, seconds, monotonic
         self._entries: OrderedDict[bytes, tuple[float, Vector]] = OrderedDict()
         self._mutex = ThreadLock()
 
-    def get(self, side: str, text: str) -> Vector | None:
-        key = _key(side, text)
+    def get(self, key: bytes) -> Vector | None:
         with self._mutex:
             entry = self._entries.get(key)
             if entry is None:
@@ -145,14 +182,13 @@ class _Cache:
             self._entries.move_to_end(key)
             return entry[1]
 
-    def put(self, side: str, text: str, vector: Vector) -> None:
+    def put(self, key: bytes, vector: Vector) -> None:
         if self._size <= 0:
             return
+        # A row of its own: a view would keep the whole batch alive.
+        kept = vector.copy()
         with self._mutex:
-            self._entries[_key(side, text)] = (self._monotonic(), vector)
+            self._entries[key] = (self._monotonic(), kept)
+            self._entries.move_to_end(key)
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)
-
-
-def _key(side: str, text: str) -> bytes:
-    return hashlib.blake2b(f"{side}\0{text}".encode(), digest_size=16).digest()

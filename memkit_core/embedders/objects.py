@@ -43,7 +43,7 @@ class LangChainEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`."""
-        return np.asarray(self._embeddings.embed_documents(list(texts)), dtype=np.float32)
+        return _rows(self._embeddings.embed_documents(list(texts)) if texts else [])
 
     def embed_query(self, text: str) -> Vector:
         """See `Embedder.embed_query`."""
@@ -60,19 +60,28 @@ class LlamaIndexEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`."""
-        return np.asarray(self._embedding.get_text_embedding_batch(list(texts)), dtype=np.float32)
+        return _rows(self._embedding.get_text_embedding_batch(list(texts)) if texts else [])
 
     def embed_query(self, text: str) -> Vector:
         """See `Embedder.embed_query`."""
         return np.asarray(self._embedding.get_query_embedding(text), dtype=np.float32)
 
 
+def _rows(vectors: Sequence[Sequence[float]]) -> Matrix:
+    # An empty list alone would be no matrix.
+    return np.asarray(vectors, np.float32) if len(vectors) else np.zeros((0, 0), np.float32)
+
+
 def wrap_object(found: object, *, model: str | None) -> Embedder:
     """The `Embedder` for an object of LangChain, of LlamaIndex, or with the port's own methods.
 
     Raises:
-        ConfigError: it has none of the known methods, or its model has no name.
+        ConfigError: it is a class, has none of the known methods, or its model has no name.
     """
+    if isinstance(found, type):
+        raise ConfigError(
+            f"an embedder is an object; got the class {found.__name__}, give {found.__name__}(...)"
+        )
     name = model or _name(found)
     revision = getattr(found, "revision", "")
     if not isinstance(revision, str):
@@ -92,7 +101,8 @@ def _name(found: object) -> str | None:
         name = getattr(found, attribute, None)
         # LlamaIndex calls every unnamed model "unknown": as good as no name.
         if isinstance(name, str) and name and name != "unknown":
-            return name
+            # Of a string Enum the value, not "Class.MEMBER".
+            return str.__str__(name)
     return None
 
 

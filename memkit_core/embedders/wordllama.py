@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memkit_core.errors import MissingDependencyError, ModelError
+from memkit_core.errors import ConfigError, MissingDependencyError, ModelError, shown
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import Matrix, Vector
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MODEL = "wordllama/l2_supercat_256"
+NAME = "l2_supercat_256"
+MODEL = f"wordllama/{NAME}"
 _WEIGHTS = Path("weights") / "l2_supercat_256.safetensors"
 _TOKENIZER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
 
@@ -37,8 +38,14 @@ class WordLlamaEmbedder:
     revision = "mean-1"
     fast = True
 
-    def __init__(self) -> None:
-        """Nothing is loaded yet."""
+    def __init__(self, model: str = NAME) -> None:
+        """Nothing is loaded yet.
+
+        Raises:
+            ConfigError: `model` is not the one in the wheel.
+        """
+        if model != NAME:
+            raise ConfigError(f"wordllama has no model {shown(model)}; it has {NAME}")
         self._mutex = ThreadLock()
         self._loaded: tuple[NDArray[np.float16], Tokenizer] | None = None
 
