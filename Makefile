@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check lint types layers notebooks clean
+.PHONY: help demo test bench check lint types layers notebooks clean
 
 help:
 	@echo "make demo    install into $(VENV) and show the main job, offline"
 	@echo "make test    install into $(VENV) and run every check and test"
+	@echo "make bench   measure memkit beside the raw engines, 50,000 records (about 3 minutes)"
 	@echo "make check   only the static checks: ruff, mypy, import-linter"
 	@echo "make clean   remove $(VENV) and what the demo wrote"
 
@@ -17,6 +18,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev check
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks
 
 check: lint types layers
 

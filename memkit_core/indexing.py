@@ -303,10 +303,10 @@ class Indexer:
                 self._keeper.distrust(index, error)
                 missing.add("index")
             else:
-                hits = [hit for hit in found if hit.point_id not in unconfirmed]
                 if unconfirmed:
-                    hits += self._scan(target, query, where, now, sorted(unconfirmed))
-                return DenseAnswer(hits=_best(hits, limit), missing=frozenset(missing))
+                    found = [hit for hit in found if hit.point_id not in unconfirmed]
+                    found += self._scan(target, query, where, now, sorted(unconfirmed))
+                return DenseAnswer(hits=_best(found, limit), missing=frozenset(missing))
         hits = self._scan(target, query, where, now, None)
         return DenseAnswer(hits=_best(hits, limit), missing=frozenset(missing))
 
@@ -359,7 +359,7 @@ def _cosines(points: Sequence[UUID], vectors: Matrix, query: Vector) -> list[Ind
 
 
 def _best(hits: list[IndexHit], limit: int) -> list[IndexHit]:
-    return sorted(hits, key=lambda hit: (-hit.cosine, hit.point_id.bytes))[:limit]
+    return sorted(hits, key=lambda hit: (-hit.cosine, hit.point_id.int))[:limit]
 
 
 def _not_expired(now: datetime) -> Filter:

@@ -30,7 +30,9 @@ def evaluation(
     k: Annotated[
         list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
     ] = None,
-    embedder: Annotated[str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")] = "wordllama",
+    embedder: Annotated[
+        str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")
+    ] = "wordllama",
     as_json: AsJson = False,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""

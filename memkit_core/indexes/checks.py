@@ -25,8 +25,9 @@ def checked_points(points: Sequence[IndexPoint], dimension: int, *, backend: str
                 backend=backend,
                 operation="upsert",
             )
-        if not np.isfinite(point.vector).all() or not point.vector.any():
-            raise BackendError("a vector is zero or not finite", backend=backend, operation="upsert")
+    vectors = np.array([point.vector for point in points]).reshape(len(points), dimension)
+    if not np.isfinite(vectors).all() or not vectors.any(axis=-1).all():
+        raise BackendError("a vector is zero or not finite", backend=backend, operation="upsert")
     return points
 
 

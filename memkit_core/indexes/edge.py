@@ -15,11 +15,11 @@ What the engine is known to do (qdrant-edge-py 0.9) and what is done about it he
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 _BACKEND = "qdrant-edge"
 _VECTOR = "dense"
 _KEYWORD_FIELDS = ("partition", "scope", "type", "status", "tags")
-_INTEGER_FIELDS = ("created_at",)
+# Every search looks at `expires_at`: without an index the engine reads the payload of each point.
+_INTEGER_FIELDS = ("created_at", "occurred_at", "expires_at")
 
-# Scores of unit vectors can exceed 1 by rounding; anything further is a damaged file.
+# Scores of unit vectors can exceed 1 by rounding; anything further, or NaN, is a damaged file.
 _COSINE_SLACK = 1e-3
 
 
@@ -105,9 +106,10 @@ class EdgeIndex:
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """See `VectorIndex.upsert`; batches are separate writes, each whole or not at all."""
         edge = self._edge
-        for chunk in chunked(list(checked_points(points, self._dimension, backend=_BACKEND)), self._batch):
+        checked = checked_points(points, self._dimension, backend=_BACKEND)
+        for chunk in chunked(checked, self._batch):
             made = [
-                edge.Point(str(point.point_id), {_VECTOR: point.vector.tolist()}, _payload(point))
+                edge.Point(point.point_id, {_VECTOR: point.vector.tolist()}, _payload(point))
                 for point in chunk
             ]
             with self._open("upsert") as shard:
@@ -116,9 +118,9 @@ class EdgeIndex:
 
     def delete(self, points: Sequence[UUID]) -> None:
         """See `VectorIndex.delete`."""
-        for chunk in chunked(list(points), self._batch):
+        for chunk in chunked(points, self._batch):
             with self._open("delete") as shard:
-                shard.update(self._edge.UpdateOperation.delete_points([str(point) for point in chunk]))
+                shard.update(self._edge.UpdateOperation.delete_points(list(chunk)))
             _let_others_run()
 
     def search(self, target: Target, vector: Vector, *, where: Filter | None, limit: int) -> list[IndexHit]:
@@ -136,16 +138,17 @@ class EdgeIndex:
         )
         with self._open("search") as shard:
             found = shard.query(request)
-        if not all(math.isfinite(hit.score) and abs(hit.score) <= 1 + _COSINE_SLACK for hit in found):
+        hits = [IndexHit(point_id=_known(hit.id, "search"), cosine=hit.score) for hit in found]
+        if not all(abs(hit.cosine) <= 1 + _COSINE_SLACK for hit in hits):
             raise BackendError(
                 "a score is out of range; the files are damaged", backend=_BACKEND, operation="search"
             )
-        return [IndexHit(point_id=UUID(str(hit.id)), cosine=hit.score) for hit in found]
+        return hits
 
     def get(self, points: Sequence[UUID]) -> dict[UUID, Vector]:
         """See `VectorIndex.get`."""
         with self._open("get") as shard:
-            found = shard.retrieve([str(point) for point in points], False, True)
+            found = shard.retrieve(list(points), False, True)
         vectors = {}
         for record in found:
             stored: Any = record.vector
@@ -155,7 +158,7 @@ class EdgeIndex:
                     backend=_BACKEND,
                     operation="get",
                 )
-            vectors[UUID(str(record.id))] = np.asarray(stored[_VECTOR], dtype=np.float32)
+            vectors[_known(record.id, "get")] = np.asarray(stored[_VECTOR], dtype=np.float32)
         return vectors
 
     def count(self) -> int:
@@ -209,7 +212,8 @@ class EdgeIndex:
         return owned
 
     def _translated(self, where: Filter | None) -> list[Any]:
-        return [] if where is None else [_Translator(self._edge).filter(where)]
+        parts = () if where is None else where.parts if isinstance(where, And) else (where,)
+        return [_Translator(self._edge).filter(part) for part in parts]
 
 
 class _Translator:
@@ -275,10 +279,20 @@ class _Translator:
     def _any(self, key: str, values: list[str]) -> Any:
         if not values:
             return self._never()
-        return self._edge.FieldCondition(key=key, match=self._edge.MatchAny(values))
+        match = self._edge.MatchValue(values[0]) if len(values) == 1 else self._edge.MatchAny(values)
+        return self._edge.FieldCondition(key=key, match=match)
 
     def _never(self) -> Any:
         return self._edge.HasIdCondition(set())
+
+
+def _known(point: object, operation: str) -> UUID:
+    """The id of a point as memkit made it; any other is not ours."""
+    if isinstance(point, UUID):
+        return point
+    raise BackendError(
+        f"point {point!r} is no UUID; the files are damaged", backend=_BACKEND, operation=operation
+    )
 
 
 def _payload(point: IndexPoint) -> dict[str, object]:
@@ -297,6 +311,7 @@ def _payload(point: IndexPoint) -> dict[str, object]:
     return payload
 
 
+@lru_cache(maxsize=1024)
 def _partition(owner: bytes, space: str) -> str:
     return hashlib.blake2b(owner + space.encode(), digest_size=16, person=b"memkit.owner").hexdigest()
 

@@ -30,6 +30,8 @@ from memkit_core.ports import IndexPoint, RecordStore, VectorIndex, VectorSpace
 
 _log = logging.getLogger("memkit.index")
 
+_FORMAT = 2
+"""Of what an index holds and how; a folder of another format is built anew."""
 _RETRY_SECONDS = 2.0
 
 _REBUILT_AT_ONCE = 2000
@@ -317,7 +319,7 @@ class EdgeKeeper:
 
 def _manifest(store: RecordStore, space: VectorSpace, synced_through: int) -> dict[str, object]:
     return {
-        "format": 1,
+        "format": _FORMAT,
         "store": store.store_id,
         "vectors": space.fingerprint,
         "synced_through": synced_through,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -94,17 +94,21 @@ class RecallQuery:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """One target's candidates, with what each leg said of them."""
+    """One target's candidates, with what each leg said of them.
+
+    By the integer of the point id: hashing a `UUID` runs Python code, and a recall does it a
+    thousand times.
+    """
 
     target: Target
     candidates: list[Candidate]
     counts: Floats
-    keyword: dict[UUID, float] = field(default_factory=dict)
-    cosine: dict[UUID, float] = field(default_factory=dict)
+    keyword: dict[int, float]
+    cosine: dict[int, float]
 
     def found(self, candidate: Candidate) -> bool:
         """Whether a leg brought it, rather than a turn beside it."""
-        return candidate.point_id in self.keyword or candidate.point_id in self.cosine
+        return candidate.point_id.int in self.keyword or candidate.point_id.int in self.cosine
 
 
 class Recall:
@@ -142,21 +146,29 @@ class Recall:
 
     def _gather(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> _Found:
         where, limit = query.condition, query.candidates + len(query.exclude)
-        keyword: dict[UUID, float] = {}
+        excluded = {point.int for point in query.exclude}
+        points: dict[int, UUID] = {}
+        keyword: dict[int, float] = {}
         if query.ranking.keyword > 0:
             hits = self._store.keywords.search(target, query.text, where=where, now=query.now, limit=limit)
-            keyword = {hit.point_id: hit.score for hit in hits if hit.point_id not in query.exclude}
-        cosine: dict[UUID, float] = {}
+            points = {hit.point_id.int: hit.point_id for hit in hits}
+            keyword = {hit.point_id.int: hit.score for hit in hits if hit.point_id.int not in excluded}
+        cosine: dict[int, float] = {}
         if vector is not None:
             if self._embedder.fast:
                 self._indexer.catch_up(target)
             answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
-            cosine = {hit.point_id: hit.cosine for hit in answer.hits if hit.point_id not in query.exclude}
+            points |= {hit.point_id.int: hit.point_id for hit in answer.hits}
+            cosine = {hit.point_id.int: hit.cosine for hit in answer.hits if hit.point_id.int not in excluded}
             missing |= answer.missing
         pool = self._store.records.candidates(
-            target, list(keyword | cosine), radius=query.ranking.passage_radius, where=where, now=query.now
+            target,
+            [points[number] for number in keyword | cosine],
+            radius=query.ranking.passage_radius,
+            where=where,
+            now=query.now,
         )
-        candidates = [candidate for candidate in pool if candidate.point_id not in query.exclude]
+        candidates = [candidate for candidate in pool if candidate.point_id.int not in excluded]
         counts = self._store.keywords.counts(target, query.text, candidates)
         return _Found(target=target, candidates=candidates, counts=counts, keyword=keyword, cosine=cosine)
 
@@ -179,7 +191,7 @@ class Recall:
             records = self._fetched([rows[i] for i in chosen])
             for i in chosen:
                 one, candidate = rows[i]
-                record = records.get(candidate.point_id)
+                record = records.get(candidate.point_id.int)
                 if record is None or _repeats(record, hits, texts):
                     continue
                 hits.append(_hit(record, one, candidate, scored, i))
@@ -207,12 +219,12 @@ class Recall:
         ]
         return dataclasses.replace(result, hits=tuple(hits))
 
-    def _fetched(self, rows: Sequence[tuple[_Found, Candidate]]) -> dict[UUID, MemoryRecord]:
+    def _fetched(self, rows: Sequence[tuple[_Found, Candidate]]) -> dict[int, MemoryRecord]:
         wanted: dict[Target, list[UUID]] = {}
         for one, candidate in rows:
             wanted.setdefault(one.target, []).append(candidate.point_id)
         return {
-            record.point_id: record
+            record.point_id.int: record
             for target, points in wanted.items()
             for record in self._store.records.fetch(target, points)
         }
@@ -240,8 +252,8 @@ def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
     since = np.array([candidate.since for candidate in candidates], np.float64)
     names = {c.speaker: keyword_terms(c.speaker) for c in candidates if c.speaker is not None}
     pool = Pool(
-        keyword=np.array([one.keyword.get(c.point_id, 0.0) for one in found for c in one.candidates]),
-        cosine=np.array([one.cosine.get(c.point_id, np.nan) for one in found for c in one.candidates]),
+        keyword=np.array([one.keyword.get(c.point_id.int, 0.0) for one in found for c in one.candidates]),
+        cosine=np.array([one.cosine.get(c.point_id.int, np.nan) for one in found for c in one.candidates]),
         counts=np.concatenate([one.counts for one in found]),
         totals=np.array([c.length for c in candidates], np.float64),
         session=np.array([c.session for c in candidates], np.int64),
@@ -277,14 +289,14 @@ _LIFTS = ("neighbour", "passage", "session", "date", "newer")
 
 
 def _hit(record: MemoryRecord, one: _Found, candidate: Candidate, scored: Scored, row: int) -> ScoredRecord:
-    cosine = one.cosine.get(candidate.point_id)
+    cosine = one.cosine.get(candidate.point_id.int)
     signals = {name: float(values[row]) for name, values in scored.signals.items()}
     return ScoredRecord(
         record=record,
         score=float(scored.score[row]),
         signals=Signals(
             similarity=_similarity(cosine),
-            keyword=one.keyword.get(candidate.point_id),
+            keyword=one.keyword.get(candidate.point_id.int),
             relevance=signals["relevance"],
             importance=record.importance,
             recency=signals["recency"],

@@ -43,25 +43,37 @@ def term_number(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def add_postings(connection: sqlite3.Connection, partition_id: int, seq: int, text: str) -> None:
-    """Index one row's text."""
-    terms = keyword_terms(text)
-    connection.executemany(
-        "INSERT INTO postings VALUES (?, ?, ?, ?, ?)",
-        [
-            (partition_id, number, seq, count, len(terms))
-            for number, count in sorted(Counter(map(term_number, terms)).items())
-        ],
-    )
-    connection.execute("UPDATE records SET terms = ? WHERE seq = ?", (len(terms), seq))
-    connection.execute(
-        "UPDATE partitions SET documents = documents + 1, terms = terms + ? WHERE id = ?",
-        (len(terms), partition_id),
-    )
+class Postings:
+    """Keyword rows of several texts, written together: in the order of their key they cost far less."""
+
+    def __init__(self) -> None:
+        """Nothing to write yet."""
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        self._added: dict[int, list[int]] = {}
+
+    def add(self, partition_id: int, seq: int, terms: Sequence[str]) -> None:
+        """Index one row's terms; nothing is written before `write`."""
+        length = len(terms)
+        self._rows += [
+            (partition_id, number, seq, count, length)
+            for number, count in Counter(map(term_number, terms)).items()
+        ]
+        added = self._added.setdefault(partition_id, [0, 0])
+        added[0] += 1
+        added[1] += length
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write what was added, and count it in the statistics of its partitions."""
+        self._rows.sort()
+        connection.executemany("INSERT INTO postings VALUES (?, ?, ?, ?, ?)", self._rows)
+        connection.executemany(
+            "UPDATE partitions SET documents = documents + ?, terms = terms + ? WHERE id = ?",
+            [(documents, terms, partition_id) for partition_id, (documents, terms) in self._added.items()],
+        )
 
 
 def remove_postings(connection: sqlite3.Connection, partition_id: int, seq: int, text: str) -> None:
-    """Undo `add_postings` of the same text."""
+    """Undo what `Postings` wrote for the same text."""
     terms = keyword_terms(text)
     connection.executemany(
         "DELETE FROM postings WHERE partition_id = ? AND term = ? AND seq = ?",

@@ -15,7 +15,7 @@ from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
-from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
+from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.turns import placed_turn
 from memkit_core.times import from_ms, to_ms
 
@@ -25,6 +25,7 @@ _COLUMNS = (
 )  # fmt: skip
 _INSERT = f"INSERT INTO messages(scope_id, {', '.join(_COLUMNS)}) VALUES ({marks(1 + len(_COLUMNS))})"
 _UPDATE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in _COLUMNS)} WHERE scope_id = ? AND id = ?"
+_TURN = "r.scope_id = ? AND r.space = 'messages' AND r.id = ?"
 _SESSION = "SELECT s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata FROM sessions n JOIN scopes s ON s.id = n.scope_id"
 
 
@@ -47,13 +48,19 @@ class SQLiteLog:
             scope_id = ensure_scope(connection, session)
             next_position = _open_session(connection, scope_id, now)
             first_new, stored = next_position, dict[str | None, Message]()
+            placed_turns: list[tuple[MemoryRecord, int | None]] = []
             for message in newest.values():
                 placed, said = _write_message(connection, scope_id, message, next_position, now)
                 next_position = max(next_position, placed + 1)
                 stored[message.id] = dataclasses.replace(
                     message, session=session, position=placed, created_at=said
                 )
-                _write_turn(connection, scope_id, message, turn_of.get(message.id or ""), placed)
+                turn = turn_of.get(message.id or "")
+                if turn is not None:
+                    placed_turns.append((placed_turn(turn, placed), placed))
+                else:
+                    delete_records(connection, _TURN, (scope_id, message.id))
+            write_records(connection, placed_turns)
             connection.execute(
                 "UPDATE sessions SET next_position = ?, updated_at = max(updated_at, ?), "
                 "messages = messages + ? WHERE scope_id = ?",
@@ -157,17 +164,6 @@ def _write_message(
         said = to_ms(message.created_at)
     connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
     return int(position), from_ms(said)
-
-
-def _write_turn(
-    connection: sqlite3.Connection, scope_id: int, message: Message, turn: MemoryRecord | None, position: int
-) -> None:
-    if turn is not None:
-        write_record(connection, placed_turn(turn, position), position=position)
-    else:
-        delete_records(
-            connection, "r.scope_id = ? AND r.space = 'messages' AND r.id = ?", (scope_id, message.id)
-        )
 
 
 def _message_values(message: Message, position: int, said: int) -> list[object]:

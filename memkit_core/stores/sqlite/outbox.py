@@ -10,7 +10,7 @@ from uuid import UUID
 from memkit_core.models import Target
 from memkit_core.ports import OutboxEntry, OutboxState, Pending
 from memkit_core.stores.sqlite.database import Database
-from memkit_core.stores.sqlite.rows import SELECT_RECORD, marks, read_record
+from memkit_core.stores.sqlite.rows import CHOSEN_CHANGES, SELECT_RECORD, chosen, read_record
 from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
 from memkit_core.times import from_ms, to_ms
 
@@ -36,22 +36,18 @@ class SQLiteOutbox:
         unembedded: bool = False,
     ) -> list[OutboxEntry]:
         """See `Outbox.due`."""
-        wanted = "1" if points is None else f"o.point_id IN ({marks(len(points))})"
+        source = "outbox o" if points is None else CHOSEN_CHANGES
         waiting = "o.seq IS NOT NULL AND v.seq IS NULL" if unembedded else "1"
         with self._database.connection() as connection:
             rows = connection.execute(
-                f"SELECT o.number, o.point_id, o.attempts, v.vector, r.seq, {SELECT_RECORD} FROM outbox o "
+                f"SELECT o.number, o.point_id, o.attempts, v.vector, r.seq, {SELECT_RECORD} FROM {source} "
                 f"LEFT JOIN records r ON r.seq = o.seq "
                 f"LEFT JOIN vectors v ON v.seq = o.seq AND v.vector_space_id = {IN_USE} "
-                f"WHERE o.number > ? AND o.retry_at <= ? AND o.number NOT IN {_LISTED} AND {wanted} "
-                f"AND {waiting} ORDER BY o.number LIMIT ?",
-                (
-                    after,
-                    to_ms(now),
-                    json.dumps(list(exclude)),
-                    *(point.bytes for point in points or ()),
-                    limit,
-                ),
+                "WHERE o.number > :after AND o.retry_at <= :now "
+                f"AND o.number NOT IN (SELECT value FROM json_each(:excluded)) AND {waiting} "
+                "ORDER BY o.number LIMIT :limit",
+                chosen(points or ())
+                | {"after": after, "now": to_ms(now), "excluded": json.dumps(list(exclude)), "limit": limit},
             ).fetchall()
         return [
             OutboxEntry(

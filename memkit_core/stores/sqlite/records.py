@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
 from memkit_core.filters import Filter
-from memkit_core.models import DeleteReceipt, MemoryRecord, RecordPage, Target
+from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, RecordPage, Target
 from memkit_core.ports import Candidate, ListQuery
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.sequences import chunked
@@ -17,25 +18,28 @@ from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import (
+    CHOSEN_RECORDS,
     SELECT_CANDIDATE,
     SELECT_RECORD,
     VISIBLE,
+    chosen,
     marks,
     read_candidate,
     read_record,
 )
-from memkit_core.stores.sqlite.scopes import Place, drop_unused, find_place, find_scope, read_scope
-from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_record
+from memkit_core.stores.sqlite.scopes import drop_unused, find_place, find_scope, read_scope
+from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.times import to_ms
 
-# A statement binds at most 32,766 values; smaller chunks also keep the statement cache useful.
-_CHUNK = 500
+_CHOSEN = f"""
+SELECT {SELECT_CANDIDATE} FROM {CHOSEN_RECORDS}
+WHERE {{place}} AND {VISIBLE} AND {{where}}
+"""
 
-
-_CANDIDATES = f"""
+_WITH_NEIGHBOURS = f"""
 WITH chosen AS (
-  SELECT r.seq, r.scope_id, r.position FROM records r
-  WHERE r.point_id IN ({{points}}) AND {{place}} AND {VISIBLE} AND {{where}}
+  SELECT r.seq, r.scope_id, r.position FROM {CHOSEN_RECORDS}
+  WHERE {{place}} AND {VISIBLE} AND {{where}}
 ), wanted(seq) AS (
   SELECT seq FROM chosen
   UNION
@@ -45,6 +49,10 @@ WITH chosen AS (
 SELECT {SELECT_CANDIDATE} FROM wanted CROSS JOIN records r ON r.seq = wanted.seq
 WHERE {{place}} AND {VISIBLE} AND {{where}}
 """
+
+
+# A statement binds at most 32,766 values; smaller chunks also keep the statement cache useful.
+_CHUNK = 500
 
 
 class SQLiteRecords:
@@ -59,7 +67,8 @@ class SQLiteRecords:
         check_scopes(scope, records)
         newest = {(record.space, record.id): record for record in records}
         with self._database.write("put") as connection:
-            stored = {key: write_record(connection, record) for key, record in newest.items()}
+            written = write_records(connection, [(record, None) for record in newest.values()])
+        stored = dict(zip(newest, written, strict=True))
         return [stored[record.space, record.id] for record in records]
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
@@ -114,36 +123,31 @@ class SQLiteRecords:
         """See `RecordTable.candidates`."""
         parameters = Parameters()
         filtered = compile_filter(where, parameters)
-        found: dict[int, Candidate] = {}
+        sql = _WITH_NEIGHBOURS if radius and target.space == MESSAGES else _CHOSEN
+        known = {point.bytes: point for point in points}
         with self._database.snapshot() as connection:
             place = find_place(connection, target)
-            for chunk in chunked(list(points), _CHUNK) if place is not None else ():
-                assert isinstance(place, Place)
-                names = ", ".join(f":p{i}" for i in range(len(chunk)))
-                rows = connection.execute(
-                    _CANDIDATES.format(points=names, place=place.sql, where=filtered),
-                    {f"p{i}": point.bytes for i, point in enumerate(chunk)}
-                    | place.parameters
-                    | parameters.values
-                    | {"now": to_ms(now), "radius": radius},
-                )
-                found.update((row[1], read_candidate(row)) for row in rows)
-        return list(found.values())
+            if place is None:
+                return []
+            rows = connection.execute(
+                sql.format(place=place.sql, where=filtered),
+                chosen(points) | place.parameters | parameters.values | {"now": to_ms(now), "radius": radius},
+            ).fetchall()
+        # In the order of writing, so that equal scores come in the same order on every run.
+        rows.sort(key=itemgetter(1))
+        return [read_candidate(row, known) for row in rows]
 
     def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
         """See `RecordTable.fetch`."""
-        found: list[MemoryRecord] = []
         with self._database.snapshot() as connection:
             place = find_place(connection, target)
-            for chunk in chunked(list(points), _CHUNK) if place is not None else ():
-                assert isinstance(place, Place)
-                names = ", ".join(f":p{i}" for i in range(len(chunk)))
-                rows = connection.execute(
-                    f"SELECT {SELECT_RECORD} FROM records r WHERE r.point_id IN ({names}) AND {place.sql}",
-                    {f"p{i}": point.bytes for i, point in enumerate(chunk)} | place.parameters,
-                )
-                found.extend(map(read_record, rows))
-        return found
+            if place is None:
+                return []
+            rows = connection.execute(
+                f"SELECT {SELECT_RECORD} FROM {CHOSEN_RECORDS} WHERE {place.sql}",
+                chosen(points) | place.parameters,
+            ).fetchall()
+        return [read_record(row) for row in rows]
 
     # Last, because its name hides the built-in type from what follows in the class.
     def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -32,6 +32,19 @@ SELECT_CANDIDATE = (
 )
 """What to select from `records r` for `read_candidate`."""
 
+_POINT_BYTES = 16
+
+# All points in one value: a placeholder each would cost more than finding the rows, and a statement
+# for every number of points.
+_CHOSEN = (
+    "json_each(:places) place CROSS JOIN {0} {1} "
+    f"ON {{1}}.point_id = substr(:points, place.value, {_POINT_BYTES})"
+)
+CHOSEN_RECORDS = _CHOSEN.format("records", "r")
+"""`records r` for `chosen` points, at most one row a point."""
+CHOSEN_CHANGES = _CHOSEN.format("outbox", "o")
+"""`outbox o` for `chosen` points, at most one row a point."""
+
 VISIBLE = "(r.pinned OR r.expires_at IS NULL OR r.expires_at > :now)"
 """The condition on `records r` that a row has not expired."""
 
@@ -45,47 +58,81 @@ def record_values(record: MemoryRecord) -> list[object]:
     """The values of `COLUMNS` for a record."""
     return [
         record.space, record.id, record.content, record.type.value, record.key, record.importance,
-        int(record.pinned), record.status.value, canonical_json(list(record.tags)),
-        canonical_json(dict(record.metadata)), to_ms(record.created_at), to_ms(record.updated_at),
-        ms(record.occurred_at), ms(record.last_accessed_at), record.access_count,
+        int(record.pinned), record.status.value, _list_text(record.tags),
+        canonical_json(dict(record.metadata)) if record.metadata else "{}",
+        to_ms(record.created_at), to_ms(record.updated_at), ms(record.occurred_at),
+        ms(record.last_accessed_at), record.access_count,
         ms(record.expires_at), ms(record.valid_from), ms(record.valid_until), record.version,
         record.supersedes, record.superseded_by, record.agent_id, record.source, record.confidence,
         record.created_in_session_id, record.promoted_from_id,
-        canonical_json(list(record.compacted_from_ids)),
-        canonical_json(list(record.source_message_ids)), record.origin.value,
+        _list_text(record.compacted_from_ids), _list_text(record.source_message_ids),
+        record.origin.value,
     ]  # fmt: skip
+
+
+def _list_text(values: tuple[str, ...]) -> str:
+    # Nearly always empty: not asking the encoder halves what a row costs.
+    return canonical_json(list(values)) if values else "[]"
 
 
 def read_record(row: Sequence[Any]) -> MemoryRecord:
     """The record of a row selected with `SELECT_RECORD`."""
-    values = dict(zip(COLUMNS, row[1:], strict=False))
-    for name in _TIMES:
-        values[name] = _moment(values[name])
-    for name in ("tags", "compacted_from_ids", "source_message_ids"):
-        values[name] = tuple(json.loads(str(values[name])))
-    values["metadata"] = json.loads(str(values["metadata"]))
-    values["pinned"] = bool(values["pinned"])
-    values["type"] = RecordType(values["type"])
-    values["status"] = Status(values["status"])
-    values["origin"] = Origin(values["origin"])
-    return MemoryRecord(scope=read_scope(str(row[0])), **values)  # typed by the schema
+    # By place, not by name: a recall reads ten of these and a batch of writes hundreds.
+    (
+        path, space, record_id, content, kind, key, importance, pinned, status, tags, metadata,
+        created_at, updated_at, occurred_at, last_accessed_at, access_count, expires_at,
+        valid_from, valid_until, version, supersedes, superseded_by, agent_id, source,
+        confidence, created_in_session_id, promoted_from_id, compacted_from_ids,
+        source_message_ids, origin,
+    ) = row  # fmt: skip
+    return MemoryRecord(
+        scope=read_scope(path),
+        space=space,
+        id=record_id,
+        content=content,
+        type=RecordType(kind),
+        key=key,
+        importance=importance,
+        pinned=bool(pinned),
+        status=Status(status),
+        tags=_list(tags),
+        metadata={} if metadata == "{}" else json.loads(metadata),
+        created_at=from_ms(created_at),
+        updated_at=from_ms(updated_at),
+        occurred_at=_moment(occurred_at),
+        last_accessed_at=_moment(last_accessed_at),
+        access_count=access_count,
+        expires_at=_moment(expires_at),
+        valid_from=_moment(valid_from),
+        valid_until=_moment(valid_until),
+        version=version,
+        supersedes=supersedes,
+        superseded_by=superseded_by,
+        agent_id=agent_id,
+        source=source,
+        confidence=confidence,
+        created_in_session_id=created_in_session_id,
+        promoted_from_id=promoted_from_id,
+        compacted_from_ids=_list(compacted_from_ids),
+        source_message_ids=_list(source_message_ids),
+        origin=Origin(origin),
+    )
 
 
-_TIMES = (
-    "created_at", "updated_at", "occurred_at", "last_accessed_at", "expires_at", "valid_from", "valid_until",
-)  # fmt: skip
+def _list(text: str) -> tuple[str, ...]:
+    return () if text == "[]" else tuple(json.loads(text))
 
 
-def _moment(value: object) -> datetime | None:
-    return from_ms(value) if isinstance(value, int) else None
+def _moment(value: int | None) -> datetime | None:
+    return None if value is None else from_ms(value)
 
 
-def read_candidate(row: Sequence[Any]) -> Candidate:
-    """The candidate of a row selected with `SELECT_CANDIDATE`."""
+def read_candidate(row: Sequence[Any], known: Mapping[bytes, UUID]) -> Candidate:
+    """The candidate of a row selected with `SELECT_CANDIDATE`; `known` spares making the id again."""
     point, number, terms, importance, since, session, position, speaker, role, ending = row
     turn = position is not None
     return Candidate(
-        point_id=UUID(bytes=point),
+        point_id=known.get(point) or UUID(bytes=point),
         row=number,
         length=terms,
         importance=importance,
@@ -96,6 +143,13 @@ def read_candidate(row: Sequence[Any]) -> Candidate:
         role=role,
         ending=ending,
     )
+
+
+def chosen(points: Sequence[UUID]) -> dict[str, object]:
+    """The values that `CHOSEN_RECORDS` and `CHOSEN_CHANGES` need for these points."""
+    distinct = dict.fromkeys([point.bytes for point in points])
+    places = range(1, _POINT_BYTES * len(distinct), _POINT_BYTES)
+    return {"points": b"".join(distinct), "places": json.dumps(list(places))}
 
 
 def marks(count: int) -> str:

@@ -32,6 +32,7 @@ class Place:
         return {"partition": self.partition_id, "scope": self.scope_id}
 
 
+@lru_cache(maxsize=4096)
 def scope_text(scope: Scope) -> str:
     """The readable form that stands beside a digest."""
     return json.dumps(scope.path, ensure_ascii=False, separators=(",", ":"))

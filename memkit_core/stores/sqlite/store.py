@@ -5,16 +5,17 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite import schema
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import register_functions
-from memkit_core.stores.sqlite.keywords import SQLiteKeywords, add_postings
+from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
-from memkit_core.text.tokenizer import TOKENIZER_VERSION
+from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
 
 
 class SQLiteStore:
@@ -80,6 +81,11 @@ def _refresh_keywords(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM postings")
     connection.execute("UPDATE partitions SET documents = 0, terms = 0")
     rows = connection.execute(f"SELECT r.partition_id, r.seq, {SELECT_RECORD} FROM records r")
-    for partition_id, seq, *rest in rows.fetchall():
-        add_postings(connection, partition_id, seq, read_record(rest).index_text)
+    for chunk in chunked(rows.fetchall(), 500):
+        postings = Postings()
+        for partition_id, seq, *rest in chunk:
+            terms = keyword_terms(read_record(rest).index_text)
+            postings.add(partition_id, seq, terms)
+            connection.execute("UPDATE records SET terms = ? WHERE seq = ?", (len(terms), seq))
+        postings.write(connection)
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('tokenizer', ?)", (TOKENIZER_VERSION,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
@@ -12,11 +13,10 @@ from memkit_core.errors import ConfigError
 from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
-from memkit_core.sequences import chunked
 from memkit_core.stores.checks import check_vectors, other_model
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
-from memkit_core.stores.sqlite.rows import SELECT_RECORD, VISIBLE, read_record
+from memkit_core.stores.sqlite.rows import CHOSEN_RECORDS, SELECT_RECORD, VISIBLE, chosen, read_record
 from memkit_core.stores.sqlite.scopes import find_place
 from memkit_core.times import to_ms
 
@@ -70,16 +70,23 @@ class SQLiteVectors:
     def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
         """See `VectorTable.save`."""
         check_vectors(vectors, self.space(), backend="sqlite")
-        saved = []
         with self._database.write("save vectors") as connection:
-            for entry, vector in zip(entries, vectors, strict=True):
-                cursor = connection.execute(
-                    f"INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) "
-                    f"SELECT {IN_USE}, o.seq, ? FROM outbox o WHERE o.number = ? AND o.seq IS NOT NULL",
-                    (write_vector(vector), entry.number),
+            newest = dict(
+                connection.execute(
+                    "SELECT number, seq FROM outbox WHERE seq IS NOT NULL "
+                    "AND number IN (SELECT value FROM json_each(?))",
+                    (json.dumps([entry.number for entry in entries]),),
                 )
-                saved.append(cursor.rowcount == 1)
-        return saved
+            )
+            connection.executemany(
+                f"INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) VALUES ({IN_USE}, ?, ?)",
+                [
+                    (newest[entry.number], write_vector(vector))
+                    for entry, vector in zip(entries, vectors, strict=True)
+                    if entry.number in newest
+                ],
+            )
+        return [entry.number in newest for entry in entries]
 
     def scan(
         self,
@@ -96,18 +103,13 @@ class SQLiteVectors:
         with self._database.snapshot() as connection:
             place = find_place(connection, target)
             if place is not None:
-                sql = (
-                    f"SELECT r.point_id, v.vector FROM records r JOIN vectors v ON v.seq = r.seq "
+                source = "records r" if points is None else CHOSEN_RECORDS
+                rows = connection.execute(
+                    f"SELECT r.point_id, v.vector FROM {source} JOIN vectors v ON v.seq = r.seq "
                     f"AND v.vector_space_id = {IN_USE} "
-                    f"WHERE {place.sql} AND {VISIBLE} AND v.vector <> x'' AND {filtered}"
-                )
-                values = {**place.parameters, **parameters.values, "now": to_ms(now)}
-                if points is None:
-                    rows = connection.execute(sql, values).fetchall()
-                for chunk in chunked(list(points or ()), 500):
-                    names = ", ".join(f":p{i}" for i in range(len(chunk)))
-                    chosen = {f"p{i}": point.bytes for i, point in enumerate(chunk)}
-                    rows += connection.execute(f"{sql} AND r.point_id IN ({names})", values | chosen)
+                    f"WHERE {place.sql} AND {VISIBLE} AND v.vector <> x'' AND {filtered}",
+                    {**chosen(points or ()), **place.parameters, **parameters.values, "now": to_ms(now)},
+                ).fetchall()
         if not rows:
             return [], np.zeros((0, 0), np.float32)
         flat = np.frombuffer(b"".join(row[1] for row in rows), dtype=_DTYPE).astype(np.float32)

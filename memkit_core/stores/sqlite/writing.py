@@ -4,91 +4,127 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
+from collections.abc import Sequence
 
 from memkit_core.models import DeleteReceipt, MemoryRecord, Target
-from memkit_core.stores.sqlite.keywords import add_postings, remove_postings
+from memkit_core.sequences import chunked
+from memkit_core.stores.sqlite.keywords import Postings, remove_postings
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_partition, ensure_scope
+from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
-_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, position, speaker, role, {", ".join(COLUMNS)})
-VALUES ({marks(6 + len(COLUMNS))})"""
-_UPDATE = f"""UPDATE records SET position = ?, speaker = ?, role = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
+_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, {", ".join(COLUMNS)})
+VALUES ({marks(7 + len(COLUMNS))})"""
+_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
+_ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at)
+VALUES (?, ?, ?, ?, ?, ?)"""
+
+_TOGETHER = 500
+"""Records whose keyword rows are gathered before they are written: what a large batch costs in memory."""
 
 
-def write_record(
-    connection: sqlite3.Connection, record: MemoryRecord, *, position: int | None = None
-) -> MemoryRecord:
-    """Insert the record or replace the one with its identity; returns it as stored."""
-    scope_id = ensure_scope(connection, record.scope)
-    row = connection.execute(
-        f"SELECT r.seq, r.partition_id, {SELECT_RECORD} FROM records r "
-        "WHERE r.scope_id = ? AND r.space = ? AND r.id = ?",
-        (scope_id, record.space, record.id),
-    ).fetchone()
-    if row is None:
-        partition_id = ensure_partition(connection, Target(scope=record.scope, space=record.space))
-        values = [scope_id, partition_id, record.point_id.bytes, *_turn_values(record, position)]
-        seq = connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
-        assert seq is not None
-        add_postings(connection, partition_id, seq, record.index_text)
-        stored = record
-    else:
-        seq, partition_id = row[0], row[1]
-        stored = _replaced(connection, seq, partition_id, read_record(row[2:]), record, position)
-    _write_tags(connection, scope_id, seq, stored.tags)
-    enqueue(connection, stored, seq)
+def write_records(
+    connection: sqlite3.Connection, records: Sequence[tuple[MemoryRecord, int | None]]
+) -> list[MemoryRecord]:
+    """Insert records, or replace those with their identities; returns them as stored, in order.
+
+    Each comes with the position of its message, None when it is no turn. No identity comes twice.
+    """
+    places: dict[Target, tuple[int, int]] = {}
+    stored: list[MemoryRecord] = []
+    for chunk in chunked(records, _TOGETHER):
+        batch = _Batch(connection, places)
+        stored += [batch.write(record, position) for record, position in chunk]
+        batch.finish()
     return stored
 
 
-def _replaced(
-    connection: sqlite3.Connection,
-    seq: int,
-    partition_id: int,
-    old: MemoryRecord,
-    new: MemoryRecord,
-    position: int | None,
-) -> MemoryRecord:
-    stored = dataclasses.replace(
-        new,
-        created_at=old.created_at,
-        last_accessed_at=old.last_accessed_at,
-        access_count=old.access_count,
-        version=old.version + 1,
-    )
-    connection.execute(_UPDATE, [*_turn_values(stored, position), *record_values(stored), seq])
-    if stored.index_text != old.index_text:
-        remove_postings(connection, partition_id, seq, old.index_text)
-        add_postings(connection, partition_id, seq, stored.index_text)
-        # A vector of the old text must not answer for the new one, not even for a moment.
-        connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
-    return stored
+class _Batch:
+    """Rows of one transaction; what they drag along is gathered and written at the end."""
+
+    def __init__(self, connection: sqlite3.Connection, places: dict[Target, tuple[int, int]]) -> None:
+        self._connection = connection
+        self._places = places
+        self._postings = Postings()
+        self._tags: list[tuple[int, str, int]] = []
+        self._changes: list[tuple[object, ...]] = []
+
+    def write(self, record: MemoryRecord, position: int | None) -> MemoryRecord:
+        """Write the row itself."""
+        scope_id, partition_id = self._place(record)
+        row = self._connection.execute(
+            f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.space = ? AND r.id = ?",
+            (scope_id, record.space, record.id),
+        ).fetchone()
+        point = record.point_id.bytes
+        if row is None:
+            terms = keyword_terms(record.index_text)
+            values = [scope_id, partition_id, point, *_derived_values(record, terms, position)]
+            seq = self._connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
+            assert seq is not None
+            self._postings.add(partition_id, seq, terms)
+        else:
+            seq = row[0]
+            record = self._replace(seq, partition_id, read_record(row[1:]), record, position)
+        self._tags += [(scope_id, tag, seq) for tag in record.tags]
+        self._changes.append(_change(record, seq))
+        return record
+
+    def _place(self, record: MemoryRecord) -> tuple[int, int]:
+        target = Target(scope=record.scope, space=record.space)
+        place = self._places.get(target)
+        if place is None:
+            scope_id = ensure_scope(self._connection, record.scope)
+            place = self._places[target] = scope_id, ensure_partition(self._connection, target)
+        return place
+
+    def _replace(
+        self, seq: int, partition_id: int, old: MemoryRecord, new: MemoryRecord, position: int | None
+    ) -> MemoryRecord:
+        stored = dataclasses.replace(
+            new,
+            created_at=old.created_at,
+            last_accessed_at=old.last_accessed_at,
+            access_count=old.access_count,
+            version=old.version + 1,
+        )
+        terms = keyword_terms(stored.index_text)
+        self._connection.execute(
+            _UPDATE, [*_derived_values(stored, terms, position), *record_values(stored), seq]
+        )
+        self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
+        if stored.index_text != old.index_text:
+            remove_postings(self._connection, partition_id, seq, old.index_text)
+            self._postings.add(partition_id, seq, terms)
+            # A vector of the old text must not answer for the new one, not even for a moment.
+            self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
+        return stored
+
+    def finish(self) -> None:
+        """Write the keyword rows, the tags and the outbox entries."""
+        self._postings.write(self._connection)
+        self._connection.executemany(
+            "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)", self._tags
+        )
+        self._connection.executemany(_ENQUEUE, self._changes)
 
 
-def _turn_values(record: MemoryRecord, position: int | None) -> list[object]:
-    return [position, record.speaker, None if position is None else record.metadata.get("role")]
+def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
+    role = None if position is None else record.metadata.get("role")
+    return [len(terms), position, record.speaker, role]
 
 
-def _write_tags(connection: sqlite3.Connection, scope_id: int, seq: int, tags: tuple[str, ...]) -> None:
-    connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-    connection.executemany(
-        "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)", [(scope_id, tag, seq) for tag in tags]
-    )
-
-
-def enqueue(connection: sqlite3.Connection, record: MemoryRecord, seq: int | None) -> None:
-    """Tell the vector index that a point changed (or, without `seq`, is gone)."""
+def _change(record: MemoryRecord, seq: int | None) -> tuple[object, ...]:
+    """What tells the vector index that a point changed (or, without `seq`, is gone)."""
     owner = Target(scope=record.scope, space=record.space).owner
-    connection.execute(
-        "INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            record.point_id.bytes,
-            seq,
-            owner.digest,
-            record.space,
-            record.scope.digest,
-            to_ms(utc_now()),
-        ),
+    return (
+        record.point_id.bytes,
+        seq,
+        owner.digest,
+        record.space,
+        record.scope.digest,
+        to_ms(utc_now()),
     )
 
 
@@ -108,7 +144,7 @@ def delete_records(
         connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
         vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-        enqueue(connection, record, None)
+        connection.execute(_ENQUEUE, _change(record, None))
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
 
 

@@ -1,0 +1,66 @@
+"""Conversations: whether a long one costs more than a short one, and more than plain SQLite."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from benchmarks.plan import Plan
+from benchmarks.raw import RawTable
+from benchmarks.report import Line, interleaved, ratio
+from benchmarks.texts import Texts
+from memkit_core import Memory, Message, Role, Scope
+from memkit_core.sequences import chunked
+
+_SHORT, _LONG = 100, 20_000
+_LAST = 20
+
+
+def measured_history(plan: Plan) -> list[Line]:
+    """Time append and reading the last 20 in a short and a long session; the lines of the table."""
+    texts = Texts(seed=7)
+    short, long = (Scope.session(name, user="talker") for name in ("short", "long"))
+    table = RawTable(plan.folder / "bare-history.db")
+    table.fill(1, texts.sentences(_LONG))
+    with Memory.open(plan.folder / "history.db") as memory:
+        for session, length in ((short, _SHORT), (long, _LONG)):
+            for chunk in chunked(texts.sentences(length), 1000):
+                memory.sessions.append([_said(text) for text in chunk], scope=session)
+        memory.flush()
+        return [*_reading(plan, memory, short, long, table), *_appending(plan, memory, short, long, table)]
+
+
+def _reading(plan: Plan, memory: Memory, short: Scope, long: Scope, table: RawTable) -> list[Line]:
+    in_short, in_long, bare = interleaved(
+        [
+            lambda _: memory.sessions.read(scope=short, last=_LAST),
+            lambda _: memory.sessions.read(scope=long, last=_LAST),
+            lambda _: table.last(1, _LAST),
+        ],
+        plan.rounds,
+    )
+    return [
+        Line(name=f"read the last {_LAST} of {_LONG:,} messages", measured=str(in_long)),
+        ratio(f"  p50 to {_SHORT} messages", in_long.p50, in_short.p50, 1.5),
+        ratio("  p50 to plain SQLite", in_long.p50, bare.p50, 20),
+    ]
+
+
+def _appending(plan: Plan, memory: Memory, short: Scope, long: Scope, table: RawTable) -> list[Line]:
+    texts, number = Texts(seed=8).sentences(2 * plan.rounds + 20), count()
+    in_short, in_long, bare = interleaved(
+        [
+            lambda _: memory.sessions.append([_said(texts[next(number)])], scope=short),
+            lambda _: memory.sessions.append([_said(texts[next(number)])], scope=long),
+            lambda i: table.append(1, texts[i]),
+        ],
+        plan.rounds,
+    )
+    return [
+        Line(name=f"append one message to {_LONG:,}", measured=str(in_long)),
+        ratio(f"  p50 to {_SHORT} messages", in_long.p50, in_short.p50, 1.5),
+        ratio("  p50 to plain SQLite", in_long.p50, bare.p50, 20),
+    ]
+
+
+def _said(text: str) -> Message:
+    return Message(role=Role.USER, text=text)
