@@ -22,16 +22,12 @@ from langchain_core.messages import (
 )
 
 from langchain_memkit.plain import plain
-from memkit_core import InvalidInputError, Message, RecallResult, Role, ScoredRecord, ToolCall
+from memkit_core import InvalidInputError, Message, RecallResult, Role, ToolCall
+from memkit_core.documents import document_metadata
 from memkit_core.errors import shown
-from memkit_core.jsonvalues import JsonValue
-from memkit_core.models import MESSAGES
 
 FORMAT = "langchain"
 """What `Message.format` says of a payload written here: `{"type": ..., "data": ...}` of LangChain."""
-
-METADATA_PREFIX = "memkit_"
-"""Leads every metadata key of a `Document` that is ours and not the user's."""
 
 _LOGGER = logging.getLogger("memkit.langchain")
 
@@ -220,38 +216,11 @@ def to_documents(result: RecallResult) -> list[Document]:
     record's. See `MemkitRetriever` for the metadata.
     """
     shared = Counter(hit.record.id for hit in result)
-    missing = sorted(result.missing)
     return [
         Document(
             page_content=hit.record.content,
             id=hit.record.id if shared[hit.record.id] == 1 else str(hit.record.point_id),
-            metadata=_metadata(hit, missing),
+            metadata=document_metadata(hit, missing=result.missing),
         )
         for hit in result
     ]
-
-
-def _metadata(hit: ScoredRecord, missing: list[str]) -> dict[str, JsonValue]:
-    record = hit.record
-    occurred = record.occurred_at
-    own: dict[str, JsonValue] = {
-        "id": record.id,
-        "scope": str(record.scope),
-        "space": record.space,
-        "type": record.type.value,
-        "tags": list(record.tags),
-        "created_at": record.created_at.isoformat(),
-        "occurred_at": None if occurred is None else occurred.isoformat(),
-        "score": hit.score,
-        "similarity": hit.signals.similarity,
-        "missing": list(missing),
-    }
-    if record.space == MESSAGES:
-        own |= {"session_id": record.created_in_session_id, "speaker": record.speaker}
-    free: dict[str, JsonValue] = {}
-    displaced: dict[str, JsonValue] = {}
-    for key, value in record.metadata.items():
-        (displaced if key.startswith(METADATA_PREFIX) else free)[key] = value
-    if displaced:
-        own["metadata"] = displaced
-    return free | {METADATA_PREFIX + name: value for name, value in own.items()}

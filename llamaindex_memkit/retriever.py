@@ -11,12 +11,11 @@ from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from memkit_core import Memory, RecordType, Scope, ScoredRecord, parse_filter
+from memkit_core.documents import document_metadata
 from memkit_core.filters import FilterLike
 from memkit_core.scope import require_scope
 
 _log = logging.getLogger("memkit.llamaindex")
-
-_PREFIX = "memkit_"
 
 
 class MemkitRetriever(BaseRetriever):
@@ -24,11 +23,8 @@ class MemkitRetriever(BaseRetriever):
 
     A node's id is the record's point id, which no other record of any scope shares. Its score is
     `signals.similarity`, in [0, 1] and comparable across queries, or None for a record without a
-    vector; the order is recall's own, which weighs more than similarity. Metadata holds the
-    record's own, and ours beside it as `memkit_id`, `memkit_scope`, `memkit_space`, `memkit_type`,
-    `memkit_tags`, `memkit_created_at`, `memkit_score` (orders one result) and `memkit_missing` (the
-    legs that did not answer in full); none of it is part of what a model or an embedder sees. Keys
-    of the record that begin with `memkit_` are found under `memkit_metadata`.
+    vector; the order is recall's own, which weighs more than similarity. Metadata is that of
+    `memkit_core.documents.document_metadata`; none of it is part of what a model or an embedder sees.
 
     Args:
         memory: the open memory; it stays the caller's to close.
@@ -69,37 +65,20 @@ class MemkitRetriever(BaseRetriever):
             filters=self._filters,
             types=self._types,
         )
-        missing = sorted(result.missing)
         if silent := result.missing - {"index"}:
             # Nodes say so too, but an empty answer has none that could.
             _log.warning("retriever: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
-        return [_node(hit, missing) for hit in result]
+        return [_node(hit, result.missing) for hit in result]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
-def _node(hit: ScoredRecord, missing: list[str]) -> NodeWithScore:
-    record = hit.record
-    own: dict[str, object] = {
-        "id": record.id,
-        "scope": str(record.scope),
-        "space": record.space,
-        "type": record.type.value,
-        "tags": list(record.tags),
-        "created_at": record.created_at.isoformat(),
-        "score": hit.score,
-        "missing": missing,
-    }
-    # A record's own key can never look like one of ours.
-    displaced = {key: value for key, value in record.metadata.items() if key.startswith(_PREFIX)}
-    if displaced:
-        own["metadata"] = displaced
-    free = {key: value for key, value in record.metadata.items() if key not in displaced}
-    metadata = {**free, **{_PREFIX + name: value for name, value in own.items()}}
+def _node(hit: ScoredRecord, missing: frozenset[str]) -> NodeWithScore:
+    metadata = document_metadata(hit, missing=missing)
     node = TextNode(
-        id_=str(record.point_id),
-        text=record.content,
+        id_=str(hit.record.point_id),
+        text=hit.record.content,
         metadata=metadata,
         excluded_llm_metadata_keys=list(metadata),
         excluded_embed_metadata_keys=list(metadata),

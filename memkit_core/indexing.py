@@ -9,7 +9,6 @@ the text it was made from is still the record's.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from memkit_core.errors import (
     ClosedError,
     ConfigError,
     DimensionMismatchError,
-    MemkitError,
     MissingDependencyError,
     ModelError,
 )
@@ -364,60 +362,3 @@ def _best(hits: list[IndexHit], limit: int) -> list[IndexHit]:
 
 def _not_expired(now: datetime) -> Filter:
     return Not(Condition(("expires_at",), Op.LTE, to_ms(now)))
-
-
-class Worker:
-    """A thread that syncs an `Indexer` every `interval` seconds, and at once when woken.
-
-    Started by the first write; daemonic, so that it never keeps a process alive. In a forked child
-    the first write starts a new one.
-    """
-
-    def __init__(self, indexer: Indexer, *, interval: float) -> None:
-        """Nothing runs yet."""
-        self._indexer = indexer
-        self._interval = interval
-        self._mutex = ThreadLock()
-        self._thread: threading.Thread | None = None
-        self._woken = threading.Event()
-        self._stopped = False
-
-    def wake(self) -> None:
-        """Have the outbox worked off now."""
-        self.start()
-        self._woken.set()
-
-    def start(self) -> None:
-        """Have the outbox worked off, and the index confirmed, within `interval` seconds."""
-        with self._mutex:
-            if self._stopped:
-                return
-            if self._thread is None or not self._thread.is_alive():
-                self._woken = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._woken,), name="memkit-outbox", daemon=True
-                )
-                self._thread.start()
-
-    def stop(self, timeout: float) -> bool:
-        """End the thread, waiting for its present batch at most `timeout` seconds; whether it ended."""
-        with self._mutex:
-            self._stopped = True
-            thread = self._thread
-            self._woken.set()
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(timeout)
-            return not thread.is_alive()
-        return True
-
-    def _run(self, woken: threading.Event) -> None:
-        while not self._stopped:
-            woken.wait(self._interval)
-            woken.clear()
-            try:
-                self._indexer.sync()
-                self._indexer.flush()
-            except ClosedError:
-                return
-            except MemkitError as error:
-                _log.warning("the outbox waits: %s", error)

@@ -21,7 +21,7 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.embedders.resolve import without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
-from memkit_core.indexing import Indexer, Worker
+from memkit_core.indexing import Indexer
 from memkit_core.inputs import (
     NewMemory,
     build_record,
@@ -51,6 +51,7 @@ from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
+from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
 

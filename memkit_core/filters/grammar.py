@@ -1,41 +1,17 @@
-"""The one filter grammar, and what it means.
-
-A filter is data: a `Condition(key, op, value)`, or `And`, `Or`, `Not` of filters, or the dict form
-that `parse_filter` reads::
-
-    {"type": "fact"}                                     one key, equality
-    {"importance": {"gte": 0.7}, "tags": {"contains": "diet"}}   several keys: all of them
-    {"or": [{"metadata.pet.kind": "owl"}, {"not": {"metadata.age": {"exists": True}}}]}
-
-Keys name record fields (`FIELDS`) or free metadata as `metadata.a.b`. A metadata key that itself
-holds a dot, a quote or a space is quoted like JSON: `metadata."a.b"`. The two cannot collide.
-
-Meaning, the same on every backend (`matches` is the definition; stores are tested against it):
-
-- `eq`, `ne`: numbers compare as numbers (1 equals 1.0), text by code point, lists and dicts as
-  whole values; a number never equals text and a bool never equals a number; `eq None` matches a
-  key that holds null.
-- `gt gte lt lte`: numbers with numbers, text with text (code point order); else no match.
-- `in`, `nin`: equal to one / to none of the listed values; of a list, any / no element is.
-- `contains`: a list has an element equal to the value; a text has it as a substring.
-- `exists`: the key is there (null counts as there).
-- A missing key matches `ne`, `nin` and `exists: False`, and nothing else. A field without a value,
-  such as `expires_at` of a record that never expires, is a missing key.
-"""
+"""What a filter is made of, and how the dict form is read; see `memkit_core.filters` for the grammar."""
 
 from __future__ import annotations
 
 import enum
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from memkit_core.errors import FilterError, InvalidInputError, shown
-from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
-from memkit_core.models import MemoryRecord, Origin, RecordType, Status
+from memkit_core.jsonvalues import JsonValue, checked_metadata
+from memkit_core.models import Origin, RecordType, Status
 from memkit_core.times import to_ms, to_utc
 
 
@@ -96,11 +72,10 @@ METADATA = "metadata"
 _CHOICES: Mapping[str, type[enum.StrEnum]] = {"type": RecordType, "status": Status, "origin": Origin}
 _MAX_DEPTH, _MAX_CONDITIONS = 32, 500
 _LIST_OPS = {Op.IN, Op.NIN}
-_ORDER_OPS = {Op.GT, Op.GTE, Op.LT, Op.LTE}
+ORDER_OPS = {Op.GT, Op.GTE, Op.LT, Op.LTE}
+"""The operators that compare by order."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SEGMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^."\s\[\]]+')
-MISSING: Final = object()
-"""What a look-up returns for a key that has no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +200,11 @@ def _checked_one(key: str, path: tuple[str, ...], op: Op, value: object) -> Json
         checked = checked_metadata({"value": value}, name=key)["value"]
     except InvalidInputError as error:
         raise FilterError(f"filter value cannot be compared: {error}") from None
-    if op in _ORDER_OPS and (isinstance(checked, bool) or not isinstance(checked, int | float | str)):
+    if op in ORDER_OPS and (isinstance(checked, bool) or not isinstance(checked, int | float | str)):
         raise FilterError(f"{key}: {op} takes a number or a text, got {shown(value)}")
     if kind is not None:
         _check_field_value(key, kind, op, checked)
-    if path[0] in _CHOICES and op not in _ORDER_OPS and op is not Op.CONTAINS and checked is not None:
+    if path[0] in _CHOICES and op not in ORDER_OPS and op is not Op.CONTAINS and checked is not None:
         _check_choice(key, _CHOICES[path[0]], checked)
     return _lowered(checked) if kind is FieldKind.LIST else checked
 
@@ -249,7 +224,7 @@ def _lowered(value: JsonValue) -> JsonValue:
 def _time_value(key: str, op: Op, value: object) -> JsonValue:
     if op is Op.CONTAINS:
         raise FilterError(f"{key}: contains does not apply to a time")
-    if value is None and op not in _ORDER_OPS:
+    if value is None and op not in ORDER_OPS:
         return None
     try:
         return to_ms(to_utc(value, name=key))  # type: ignore[arg-type]  # any object: to_utc refuses what is no time
@@ -258,7 +233,7 @@ def _time_value(key: str, op: Op, value: object) -> JsonValue:
 
 
 def _check_field_value(key: str, kind: FieldKind, op: Op, value: JsonValue) -> None:
-    if value is None and op not in (Op.CONTAINS, *_ORDER_OPS):
+    if value is None and op not in (Op.CONTAINS, *ORDER_OPS):
         return
     fits: dict[FieldKind, Callable[[JsonValue], bool]] = {
         FieldKind.TEXT: lambda v: isinstance(v, str),
@@ -353,85 +328,3 @@ def indexable(where: Filter, fields: frozenset[str]) -> bool:
         case Condition():
             whole_list = where.field == "tags" and where.op not in (Op.CONTAINS, Op.IN, Op.NIN, Op.EXISTS)
             return where.field in fields and not whole_list
-
-
-def matches(where: Filter, record: MemoryRecord) -> bool:
-    """Whether `record` satisfies `where`. This is the meaning every backend is held to."""
-    return evaluate(where, lambda path: _lookup(record, path))
-
-
-def evaluate(where: Filter, look_up: Callable[[tuple[str, ...]], object]) -> bool:
-    """Whether the values that `look_up(path)` returns satisfy `where`; `MISSING` means no value."""
-    match where:
-        case Condition():
-            return holds(where, look_up(where.path))
-        case And(parts):
-            return all(evaluate(part, look_up) for part in parts)
-        case Or(parts):
-            return any(evaluate(part, look_up) for part in parts)
-        case Not(part):
-            return not evaluate(part, look_up)
-
-
-def _lookup(record: MemoryRecord, path: tuple[str, ...]) -> object:
-    if path[0] == METADATA:
-        value: object = record.metadata
-        for name in path[1:]:
-            if not isinstance(value, Mapping) or name not in value:
-                return MISSING
-            value = value[name]
-        return value
-    field = getattr(record, path[0])
-    if field is None:
-        return MISSING
-    if FIELDS[path[0]] is FieldKind.TIME:
-        return to_ms(field)
-    return list(field) if path[0] == "tags" else field
-
-
-def holds(where: Condition, found: object) -> bool:
-    """Whether the value `found`, or `MISSING`, satisfies one condition."""
-    op, value = where.op, where.value
-    if op is Op.EXISTS:
-        return (found is not MISSING) is value
-    if found is MISSING:
-        return op in (Op.NE, Op.NIN)
-    if op in _ORDER_OPS:
-        return _ordered(op, found, value)
-    if op is Op.EQ or op is Op.NE:
-        return _same(found, value) is (op is Op.EQ)
-    if op is Op.CONTAINS:
-        return _contains(found, value)
-    assert isinstance(value, list)
-    candidates = found if isinstance(found, list) else [found]
-    return any(_same(one, item) for one in candidates for item in value) is (op is Op.IN)
-
-
-def _same(left: object, right: object) -> bool:
-    if isinstance(left, list | dict) or isinstance(right, list | dict):
-        return type(left) is type(right) and canonical_json(left) == canonical_json(right)  # type: ignore[arg-type]
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    return left == right
-
-
-def _ordered(op: Op, found: object, value: object) -> bool:
-    if isinstance(found, bool) or not isinstance(found, int | float | str):
-        return False
-    if isinstance(found, str) is not isinstance(value, str):
-        return False
-    if isinstance(found, float) and not math.isfinite(found):
-        return False
-    compare: dict[Op, Callable[[], bool]] = {
-        Op.GT: lambda: found > value,  # type: ignore[operator]  # both are numbers or both text
-        Op.GTE: lambda: found >= value,  # type: ignore[operator]
-        Op.LT: lambda: found < value,  # type: ignore[operator]
-        Op.LTE: lambda: found <= value,  # type: ignore[operator]
-    }
-    return compare[op]()
-
-
-def _contains(found: object, value: object) -> bool:
-    if isinstance(found, list):
-        return any(_same(item, value) for item in found)
-    return isinstance(found, str) and isinstance(value, str) and value in found
