@@ -9,6 +9,8 @@ with Memory.open("memory.db") as memory:
         print(hit.score, hit.record.content)
 """
 
+from typing import TYPE_CHECKING
+
 from memkit_core.config import Config
 from memkit_core.errors import (
     BackendError,
@@ -48,9 +50,13 @@ from memkit_core.models import (
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, ScopeKind
 
+if TYPE_CHECKING:
+    from memkit_core.aio import AsyncMemory
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncMemory",
     "BackendError",
     "BackendTimeoutError",
     "BackendUnavailableError",
@@ -91,3 +97,12 @@ __all__ = [
     "metadata_key",
     "parse_filter",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`AsyncMemory`, on first use: asyncio takes longer to import than all the rest."""
+    if name == "AsyncMemory":
+        from memkit_core.aio import AsyncMemory
+
+        return AsyncMemory
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,6 @@ from memkit_core.errors import ConfigError, shown
 from memkit_core.indexes.keeper import EdgeKeeper, FlatKeeper, IndexKeeper
 from memkit_core.ports import Embedder, RecordStore, VectorSpace
 from memkit_core.stores.checks import other_model
-from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
 
 IN_MEMORY = ":memory:"
@@ -62,6 +61,9 @@ def _open_store(path: str | Path, config: Config) -> RecordStore:
             raise ConfigError(
                 "':memory:' forgets everything when the process ends; give a file in production"
             )
+        # Here, because a memory in a file has no use for it and imports should be quick.
+        from memkit_core.stores.memory import InMemoryStore
+
         return InMemoryStore()
     return SQLiteStore(
         path,

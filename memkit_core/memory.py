@@ -56,11 +56,11 @@ from memkit_core.worker import Worker
 _log = logging.getLogger("memkit")
 
 
-class _Omitted:
+class Omitted:
     """Marks an argument that was not given, where None is a mistake and must not mean "all"."""
 
 
-_OMITTED = _Omitted()
+OMITTED = Omitted()
 _CLOSE_SECONDS = 5.0
 _DROPPED_SECONDS = 1.0
 
@@ -397,7 +397,7 @@ class Memory:
 
     def delete(
         self,
-        id: str | _Omitted = _OMITTED,  # noqa: A002 - the word every reader expects
+        id: str | Omitted = OMITTED,  # noqa: A002 - the word every reader expects
         *,
         scope: Scope | None = None,
         everything: bool = False,
@@ -414,10 +414,10 @@ class Memory:
             InvalidInputError: `id` was given but is no id (None and "" never mean "all").
         """
         if everything:
-            if scope is not None or not isinstance(id, _Omitted):
+            if scope is not None or not isinstance(id, Omitted):
                 raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
             receipt = self._store.records.delete_everything()
-        elif isinstance(id, _Omitted):
+        elif isinstance(id, Omitted):
             receipt = self._store.records.delete_scope(require_scope(scope, verb="delete"))
         else:
             owner = require_scope(scope, verb="delete")

@@ -1,0 +1,267 @@
+"""`AsyncMemory`: the verbs of `Memory` for a running event loop, each in one worker-thread hop.
+
+The work itself (SQLite, NumPy, tokenizers, the embedded engine) blocks, so a native async core would
+hop for every port; one hop for a whole call was measured to be cheaper. Cancelling an `await` does
+not stop work that has begun: what it wrote is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from memkit_core.config import Config
+from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.tokens import approximate_tokens
+from memkit_core.filters import FilterLike
+from memkit_core.inputs import NewMemory
+from memkit_core.memory import OMITTED, Capabilities, Memory, Omitted
+from memkit_core.models import (
+    MEMORIES,
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    Origin,
+    RecallResult,
+    RecordPage,
+    RecordType,
+    Session,
+    Status,
+)
+from memkit_core.ports import TokenCounter
+from memkit_core.recall.ranking import Ranking
+from memkit_core.scope import Scope
+from memkit_core.times import Clock, TimeLike, utc_now
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 64
+"""Enough that calls waiting for a model do not hold up the rest; the loop's own pool has cores + 4."""
+
+
+class _Hops:
+    """Runs blocking calls in threads of its own, with the caller's context variables."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="memkit")
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound = partial(contextvars.copy_context().run, partial(call, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._executor, bound)
+
+    def end(self) -> None:
+        self._executor.shutdown(wait=False)
+
+
+class AsyncSessions:
+    """The verbs of `memory.sessions`, awaited; reached as `AsyncMemory.sessions`. See `Sessions`."""
+
+    def __init__(self, sessions: Sessions, hops: _Hops) -> None:
+        """Call `sessions` in worker threads."""
+        self._sessions = sessions
+        self._hops = hops
+
+    async def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
+        """See `Sessions.append`."""
+        return await self._hops.run(self._sessions.append, messages, scope=scope)
+
+    async def checked(self, messages: Iterable[Message]) -> list[Message]:
+        """See `Sessions.checked`."""
+        return await self._hops.run(self._sessions.checked, messages)
+
+    async def read(
+        self, *, scope: Scope, last: int | None = None, before: int | None = None
+    ) -> list[Message]:
+        """See `Sessions.read`."""
+        return await self._hops.run(self._sessions.read, scope=scope, last=last, before=before)
+
+    async def for_model(self, *, scope: Scope) -> list[Message]:
+        """See `Sessions.for_model`."""
+        return await self._hops.run(self._sessions.for_model, scope=scope)
+
+    async def window(
+        self,
+        *,
+        scope: Scope,
+        last: int | None = None,
+        max_tokens: int | None = None,
+        count: TokenCounter = approximate_tokens,
+    ) -> list[Message]:
+        """See `Sessions.window`."""
+        return await self._hops.run(
+            self._sessions.window, scope=scope, last=last, max_tokens=max_tokens, count=count
+        )
+
+    async def get(self, *, scope: Scope) -> Session | None:
+        """See `Sessions.get`."""
+        return await self._hops.run(self._sessions.get, scope=scope)
+
+    async def list(self, *, scope: Scope) -> list[Session]:
+        """See `Sessions.list`."""
+        return await self._hops.run(self._sessions.list, scope=scope)
+
+    async def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
+        """See `Sessions.delete`."""
+        return await self._hops.run(self._sessions.delete, ids, scope=scope)
+
+    async def clear(self, *, scope: Scope) -> DeleteReceipt:
+        """See `Sessions.clear`."""
+        return await self._hops.run(self._sessions.clear, scope=scope)
+
+
+class AsyncMemory:
+    """`Memory` for asyncio: the same verbs with the same signatures, awaited.
+
+    Open with `await AsyncMemory.open(path)`, or wrap an open memory with `AsyncMemory(memory)`; both
+    can be used side by side. Use it as an async context manager, or `await close()`.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        """Call `memory` in worker threads; closing this closes it."""
+        self._memory = memory
+        self._hops = _Hops()
+        self.sessions = AsyncSessions(memory.sessions, self._hops)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        config: Config | None = None,
+        embedder: object = None,
+        embedding_model: str | None = None,
+        clock: Clock = utc_now,
+    ) -> Self:
+        """See `Memory.open`."""
+        opened = partial(
+            Memory.open, path, config=config, embedder=embedder, embedding_model=embedding_model, clock=clock
+        )
+        return cls(await asyncio.get_running_loop().run_in_executor(None, opened))
+
+    @property
+    def memory(self) -> Memory:
+        """The memory itself, for code that does not await."""
+        return self._memory
+
+    async def add(
+        self,
+        content: str,
+        *,
+        scope: Scope,
+        id: str | None = None,  # noqa: A002 - the word every reader expects
+        type: RecordType | str = RecordType.FACT,  # noqa: A002 - as above
+        tags: Iterable[str] = (),
+        metadata: Mapping[str, object] | None = None,
+        importance: float | None = None,
+        important: bool = False,
+        pinned: bool = False,
+        occurred_at: TimeLike | None = None,
+        expires_at: TimeLike | None = None,
+        valid_from: TimeLike | None = None,
+        agent_id: str | None = None,
+        source: str | None = None,
+        confidence: float | None = None,
+        origin: Origin | str = Origin.USER,
+        source_message_ids: Sequence[str] = (),
+        background: bool = False,
+    ) -> MemoryRecord:
+        """See `Memory.add`."""
+        return await self._hops.run(
+            self._memory.add, content, scope=scope, id=id, type=type, tags=tags, metadata=metadata,
+            importance=importance, important=important, pinned=pinned, occurred_at=occurred_at,
+            expires_at=expires_at, valid_from=valid_from, agent_id=agent_id, source=source,
+            confidence=confidence, origin=origin, source_message_ids=source_message_ids,
+            background=background,
+        )  # fmt: skip
+
+    async def add_many(
+        self, items: Iterable[NewMemory | str], *, scope: Scope, background: bool = False
+    ) -> list[MemoryRecord]:
+        """See `Memory.add_many`."""
+        return await self._hops.run(self._memory.add_many, items, scope=scope, background=background)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        scope: Scope | Sequence[Scope],
+        top_k: int = 10,
+        filters: FilterLike | None = None,
+        types: Iterable[RecordType | str] = (),
+        status: Iterable[Status | str] | Status | str = Status.ACTIVE,
+        include_messages: bool = False,
+        exclude_messages: Iterable[Message] = (),
+        ranking: Ranking | None = None,
+        now: TimeLike | None = None,
+    ) -> RecallResult:
+        """See `Memory.recall`."""
+        return await self._hops.run(
+            self._memory.recall, query, scope=scope, top_k=top_k, filters=filters, types=types,
+            status=status, include_messages=include_messages, exclude_messages=exclude_messages,
+            ranking=ranking, now=now,
+        )  # fmt: skip
+
+    async def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
+        """See `Memory.get`."""
+        return await self._hops.run(self._memory.get, id, scope=scope, space=space)
+
+    async def list_records(
+        self,
+        *,
+        scope: Scope,
+        tags: Iterable[str] = (),
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
+        types: Iterable[RecordType | str] = (),
+        status: Iterable[Status | str] | Status | str = Status.ACTIVE,
+        filters: FilterLike | None = None,
+        order: str = "created_at",
+        limit: int = 100,
+        cursor: str | None = None,
+        space: str = MEMORIES,
+    ) -> RecordPage:
+        """See `Memory.list_records`."""
+        return await self._hops.run(
+            self._memory.list_records, scope=scope, tags=tags, since=since, until=until, types=types,
+            status=status, filters=filters, order=order, limit=limit, cursor=cursor, space=space,
+        )  # fmt: skip
+
+    async def delete(
+        self,
+        id: str | Omitted = OMITTED,  # noqa: A002 - the word every reader expects
+        *,
+        scope: Scope | None = None,
+        everything: bool = False,
+    ) -> DeleteReceipt:
+        """See `Memory.delete`."""
+        return await self._hops.run(self._memory.delete, id, scope=scope, everything=everything)
+
+    async def capabilities(self) -> Capabilities:
+        """See `Memory.capabilities`; a method here, since it reads the store."""
+        return await self._hops.run(lambda: self._memory.capabilities)
+
+    async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a deadline of the work, not of the await
+        """See `Memory.flush`."""
+        return await self._hops.run(self._memory.flush, timeout)
+
+    async def close(self) -> None:
+        """See `Memory.close`."""
+        await self._hops.run(self._memory.close)
+        self._hops.end()
+
+    async def __aenter__(self) -> Self:
+        """The memory itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()

@@ -1,0 +1,90 @@
+"""`AsyncMemory` is `Memory`, awaited."""
+
+import asyncio
+import contextvars
+import inspect
+import time
+
+import pytest
+
+from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
+from memkit_core.aio import AsyncSessions
+from memkit_core.conversation.sessions import Sessions
+
+ALICE = Scope.user("alice")
+
+
+def verbs(kind):
+    return {
+        name: inspect.signature(member)
+        for name, member in inspect.getmembers(kind, callable)
+        if not name.startswith("_") and name != "memory"
+    }
+
+
+@pytest.mark.parametrize(("blocking", "awaited"), [(Memory, AsyncMemory), (Sessions, AsyncSessions)])
+def test_the_signatures_are_the_same(blocking, awaited):
+    """Every verb exists in both forms with the same parameters, defaults and result."""
+    others = {name: made for name, made in verbs(awaited).items() if name != "capabilities"}
+    assert others == verbs(blocking)
+
+
+async def test_it_remembers_and_recalls(tmp_path):
+    """Adding, recalling, conversations, deleting and closing work as in `Memory`."""
+    async with await AsyncMemory.open(tmp_path / "m.db") as memory:
+        record = await memory.add("The tent is green.", scope=ALICE)
+        session = Scope.session("s", user="alice")
+        await memory.sessions.append([Message(role=Role.USER, text="My canoe is blue.")], scope=session)
+        hits = await memory.recall("tent canoe", scope=ALICE, include_messages=True)
+        assert {hit.record.content for hit in hits} == {"The tent is green.", "My canoe is blue."}
+        assert await memory.get(record.id, scope=ALICE) == record
+        assert (await memory.delete(scope=ALICE)).messages == 1
+        assert (await memory.capabilities()).keyword
+    with pytest.raises(ClosedError):
+        memory.memory.add("late", scope=ALICE)
+
+
+async def test_the_loop_goes_on_while_a_call_waits():
+    """A slow embedder holds up its own call only, and many calls wait side by side."""
+
+    class Slow:
+        model = "slow"
+
+        def embed_documents(self, texts):
+            return [[1.0, 2.0] for _ in texts]
+
+        def embed_query(self, text):
+            time.sleep(0.2)
+            return [1.0, float(len(text))]
+
+    async with AsyncMemory(Memory.open(":memory:", embedder=Slow())) as memory:
+        await memory.add("kept", scope=ALICE)
+        asked = [asyncio.create_task(memory.recall(f"{n}" * n, scope=ALICE)) for n in range(1, 21)]
+        ticks = 0
+        while not all(task.done() for task in asked):
+            await asyncio.sleep(0.01)
+            ticks += 1
+        assert ticks >= 5
+        assert all(len(task.result()) == 1 for task in asked)
+
+
+async def test_context_variables_are_kept():
+    """What the caller set for its task is seen by the embedder in the worker thread."""
+    who = contextvars.ContextVar("who", default="nobody")
+    seen = []
+
+    class Asking:
+        model = "asking"
+
+        def embed_documents(self, texts):
+            return [[1.0, 2.0] for _ in texts]
+
+        def embed_query(self, text):
+            seen.append(who.get())
+            return [1.0, float(len(text))]
+
+    async with AsyncMemory(Memory.open(":memory:", embedder=Asking())) as memory:
+        await memory.add("kept", scope=ALICE)
+        who.set("alice")
+        await memory.recall("kept", scope=ALICE)
+    assert seen[-1] == "alice"
