@@ -74,7 +74,7 @@ _MAX_DEPTH, _MAX_CONDITIONS = 32, 500
 _LIST_OPS = {Op.IN, Op.NIN}
 ORDER_OPS = {Op.GT, Op.GTE, Op.LT, Op.LTE}
 """The operators that compare by order."""
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SEGMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^."\s\[\]]+')
 
 
@@ -140,8 +140,8 @@ def parse_key(key: object) -> tuple[str, ...]:
     Raises:
         FilterError: not a field and not `metadata.…`; the message lists the fields.
     """
-    if not isinstance(key, str) or _UNSTORABLE.search(key):
-        raise FilterError(f"a filter key must be text without NUL and lone surrogates, got {shown(key)}")
+    if not isinstance(key, str) or _SURROGATE.search(key):
+        raise FilterError(f"a filter key must be text without lone surrogates, got {shown(key)}")
     if key in FIELDS:
         return (key,)
     prefix, dot, rest = key.partition(".")
