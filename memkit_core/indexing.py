@@ -37,6 +37,7 @@ from memkit_core.ports import (
     IndexHit,
     Matrix,
     OutboxEntry,
+    Pending,
     RecordStore,
     Vector,
     VectorIndex,
@@ -96,7 +97,8 @@ class Indexer:
         # The changes that `_applied_to` holds and the outbox still lists.
         self._applied: set[int] = set()
         self._applied_to: VectorIndex | None = None
-        self._space: VectorSpace | None = None
+        self._claimed: VectorSpace | None = None
+        self._stored_space: VectorSpace | None = None
 
     # ------------------------------------------------------------------ writing
 
@@ -152,7 +154,7 @@ class Indexer:
             failed = [entry for entry in entries if entry not in done]
             try:
                 if done:
-                    self.claim_space()
+                    self._claim_space()
                     self._store.vectors.save(done, np.stack([v for v in vectors if v is not None]))
             except ConfigError as mismatch:
                 failed, error = entries, mismatch
@@ -183,16 +185,16 @@ class Indexer:
                 break
         return vectors + [None] * (len(texts) - len(vectors)), error
 
-    def claim_space(self) -> None:
+    def _claim_space(self) -> None:
         """Make this embedder's vector space the store's.
 
         Raises:
             ConfigError: the store holds the vectors of another model.
         """
-        if self._space is None:
+        if self._claimed is None:
             space = self._embedder.space()
             self._store.vectors.use_space(space)
-            self._space = space
+            self._claimed = self._stored_space = space
 
     def _apply(self, points: Sequence[UUID]) -> None:
         with self._applying:
@@ -266,13 +268,6 @@ class Indexer:
 
     # ------------------------------------------------------------------ reading
 
-    def catch_up(self, target: Target) -> None:
-        """Embed what waits of `target`, if it is little: for an embedder that makes no one wait."""
-        waiting = [row.point_id for row in self._store.outbox.pending(target) if not row.embedded]
-        if 0 < len(waiting) <= _CAUGHT_UP:
-            for chunk in chunked(waiting, self._batch):
-                self._embed(chunk)
-
     def search(
         self, target: Target, query: Vector, *, where: Filter | None, now: datetime, limit: int
     ) -> DenseAnswer:
@@ -281,7 +276,7 @@ class Indexer:
         Raises:
             DimensionMismatchError: the query's vector has another length than the store's.
         """
-        pending = self._store.outbox.pending(target)
+        pending = self._caught_up(target, self._store.outbox.pending(target))
         missing = {"dense"} if any(not row.embedded for row in pending) else set[str]()
         if not self._check_dimension(query):
             return DenseAnswer(hits=[], missing=frozenset(missing))
@@ -308,6 +303,15 @@ class Indexer:
         hits = self._scan(target, query, where, now, None)
         return DenseAnswer(hits=_best(hits, limit), missing=frozenset(missing))
 
+    def _caught_up(self, target: Target, pending: list[Pending]) -> list[Pending]:
+        """What is pending once little work was done at once, for an embedder that makes no one wait."""
+        waiting = [row.point_id for row in pending if not row.embedded]
+        if not self._embedder.fast or not 0 < len(waiting) <= _CAUGHT_UP:
+            return pending
+        for chunk in chunked(waiting, self._batch):
+            self._embed(chunk)
+        return self._store.outbox.pending(target)
+
     def compare(
         self, target: Target, query: Vector, points: Sequence[UUID], *, now: datetime
     ) -> dict[UUID, float]:
@@ -319,7 +323,8 @@ class Indexer:
 
     def _check_dimension(self, query: Vector) -> bool:
         """Whether there are vectors to compare with; raises when they have another length."""
-        space = self._space or self._store.vectors.space()
+        # Once there is one it stays, so a process that only reads asks the store once.
+        self._stored_space = space = self._stored_space or self._store.vectors.space()
         if space is not None and query.shape != (space.dimension,):
             raise DimensionMismatchError(
                 f"the store holds {space.model!r} vectors of {space.dimension} dimensions, the query has "

@@ -24,15 +24,6 @@ class ThreadLock:
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def try_acquire(self) -> bool:
-        """Take it if it is free now; whether it was taken. Give it back with `release`."""
-        self._forget_parent()
-        return self._lock.acquire(blocking=False)
-
-    def release(self) -> None:
-        """Give it back."""
-        self._lock.release()
-
     def __enter__(self) -> None:
         """Wait for it and take it."""
         self._forget_parent()

@@ -155,8 +155,6 @@ class Recall:
             keyword = {hit.point_id.int: hit.score for hit in hits if hit.point_id.int not in excluded}
         cosine: dict[int, float] = {}
         if vector is not None:
-            if self._embedder.fast:
-                self._indexer.catch_up(target)
             answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
             points |= {hit.point_id.int: hit.point_id for hit in answer.hits}
             cosine = {hit.point_id.int: hit.cosine for hit in answer.hits if hit.point_id.int not in excluded}

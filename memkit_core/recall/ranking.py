@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+BM25_K1, BM25_B = 1.2, 0.75
+"""The usual constants; other values were better for some sets and worse for the rest."""
+
 _ROLE_NAMES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot"})
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _QUOTES_AND_BRACKETS = " \t\n\"'\u201d\u2019)*_"
@@ -102,7 +105,7 @@ class Pool:
     Attributes:
         keyword: `(n,)` raw BM25, 0 for a record that is not in the keyword leg.
         cosine: `(n,)` cosine, NaN for a record that is not in the dense leg.
-        counts: `(n, t)` how often each query term occurs in each record, see `term_counts`.
+        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`.
         totals: `(n,)` number of terms of each record.
         session: `(n,)` any number naming the session, -1 for a record outside any.
         position: `(n,)` place of the turn in its session; ignored where session is -1.
@@ -184,7 +187,7 @@ def bm25_weight(tf: Floats, length: Floats, average: float, *, k1: float, b: flo
     return np.divide(tf * (k1 + 1), tf + norm[:, None], out=np.zeros_like(tf), where=tf > 0)
 
 
-def bm25(counts: Floats, totals: Floats, idf: Floats, *, k1: float = 1.2, b: float = 0.75) -> Floats:
+def bm25(counts: Floats, totals: Floats, idf: Floats, *, k1: float = BM25_K1, b: float = BM25_B) -> Floats:
     """Return the BM25 score of each row. A term that the query repeats counts once.
 
     k1 and b are the usual defaults: smaller b was better on LoCoMo and meetings only.
@@ -192,17 +195,6 @@ def bm25(counts: Floats, totals: Floats, idf: Floats, *, k1: float = 1.2, b: flo
     filled = totals[totals > 0]
     average = float(filled.mean()) if filled.size else 0.0
     return bm25_weight(counts, totals, average, k1=k1, b=b) @ idf
-
-
-def term_counts(query_terms: Collection[str], documents: Sequence[Sequence[str]]) -> Floats:
-    """Return `(n, t)`: how often each distinct query term occurs in each document's terms."""
-    column = {term: place for place, term in enumerate(dict.fromkeys(query_terms))}
-    counts = np.zeros((len(documents), len(column)))
-    for row, terms in enumerate(documents):
-        for term in terms:
-            if (place := column.get(term)) is not None:
-                counts[row, place] += 1
-    return counts
 
 
 def scale_to_best(scores: Floats) -> Floats:

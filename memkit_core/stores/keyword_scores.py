@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memkit_core.recall.ranking import bm25_idf
+from memkit_core.recall.ranking import BM25_B, BM25_K1, bm25_idf
 from memkit_core.text.tokenizer import keyword_terms
-
-BM25_K1, BM25_B = 1.2, 0.75
-"""The usual constants; other values were better for some sets and worse for the rest."""
 
 MAX_QUERY_TERMS = 256
 """Distinct terms of one query that are looked up; what a longer query says after them is left out."""

@@ -181,13 +181,6 @@ def test_bm25_by_hand() -> None:
     np.testing.assert_allclose(scores, [first, second, 0.0])
 
 
-def test_term_counts() -> None:
-    """Term counts have a column for each distinct query term, in the query's order."""
-    counts = rk.term_counts(["tea", "green", "tea"], [["green", "tea", "tea"], [], ["cup"]])
-
-    assert counts.tolist() == [[2, 1], [0, 0], [0, 0]]
-
-
 def test_dense_scaling_counts_from_the_floor() -> None:
     """The lowest known cosine and unknown ones are 0, identical texts 1."""
     scaled = rk.scale_above_floor(np.array([0.7, 0.85, 1.0, np.nan]))

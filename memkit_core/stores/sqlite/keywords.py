@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from memkit_core.filters import Filter
 from memkit_core.models import Target
 from memkit_core.ports import Candidate, KeywordHit
+from memkit_core.recall.ranking import BM25_B, BM25_K1
 from memkit_core.stores.keyword_scores import (
-    BM25_B,
-    BM25_K1,
     average_length,
     query_terms,
     term_weights,
@@ -39,7 +38,7 @@ from memkit_core.times import to_ms
 
 @lru_cache(maxsize=65_536)
 def term_number(term: str) -> int:
-    """64 bits that stand for a term: the file holds no readable dictionary of what was said."""
+    """64 bits that stand for a term: a key of one size, however long the term is."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
 
 
