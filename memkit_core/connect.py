@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from memkit_core.config import Config
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ConfigError, shown
-from memkit_core.indexes.keeper import EdgeKeeper, FlatKeeper, IndexKeeper
-from memkit_core.ports import Embedder, RecordStore, VectorSpace
+from memkit_core.indexes.edge_keeper import EdgeKeeper
+from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
+from memkit_core.indexing import Indexer, Indexers
+from memkit_core.locks import SharedLock
+from memkit_core.ports import Embedder, RecordStore, VectorSource, VectorSpace
 from memkit_core.stores.checks import other_model
 from memkit_core.stores.sqlite import SQLiteStore
+from memkit_core.times import Clock
 
 IN_MEMORY = ":memory:"
 """The path that keeps everything in memory, for tests and trials."""
@@ -23,11 +28,13 @@ class Parts:
     """What `Memory` owns and closes."""
 
     store: RecordStore
-    keeper: IndexKeeper
+    indexers: Indexers
     embedder: CheckedEmbedder
 
 
-def connect(path: str | Path, config: Config, *, embedder: object, embedding_model: str | None) -> Parts:
+def connect(
+    path: str | Path, config: Config, *, embedder: object, embedding_model: str | None, clock: Clock
+) -> Parts:
     """Open the store at `path` with its index and embedder.
 
     Raises:
@@ -42,14 +49,8 @@ def connect(path: str | Path, config: Config, *, embedder: object, embedding_mod
     try:
         space = store.vectors.space()
         _check_model(space, resolved)
-        checked = CheckedEmbedder(
-            resolved,
-            batch=config.embed_batch,
-            cache_size=config.embedding_cache,
-            cache_seconds=config.embedding_cache_seconds,
-            dimension=None if space is None else space.dimension,
-        )
-        return Parts(store=store, keeper=_keeper(store, config), embedder=checked)
+        checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
+        return Parts(store=store, indexers=_indexers(store, checked, config, clock), embedder=checked)
     except BaseException:
         store.close()
         raise
@@ -73,11 +74,46 @@ def _open_store(path: str | Path, config: Config) -> RecordStore:
     )
 
 
-def _keeper(store: RecordStore, config: Config) -> IndexKeeper:
+def checked_embedder(
+    embedder: Embedder, config: Config, *, dimension: int | None, given: bool = False
+) -> CheckedEmbedder:
+    """`embedder` with the checks, batches and cache of `config`."""
+    return CheckedEmbedder(
+        embedder,
+        batch=config.embed_batch,
+        cache_size=config.embedding_cache,
+        cache_seconds=config.embedding_cache_seconds,
+        dimension=dimension,
+        given=given,
+    )
+
+
+def _indexers(store: RecordStore, embedder: CheckedEmbedder, config: Config, clock: Clock) -> Indexers:
+    keeper = _keepers(store, config)
+
+    def make(source: VectorSource, embedder: CheckedEmbedder | None) -> Indexer:
+        return Indexer(
+            source,
+            embedder,
+            keeper(source),
+            embed_batch=config.embed_batch,
+            attempts=config.outbox_attempts,
+            retry_seconds=config.outbox_seconds,
+            clock=clock,
+        )
+
+    return Indexers(store, embedder, make)
+
+
+def _keepers(store: RecordStore, config: Config) -> Callable[[VectorSource], IndexKeeper]:
+    """What makes the keeper of each vector space of `store`."""
     if not isinstance(store, SQLiteStore):
-        return FlatKeeper(store)
+        return FlatKeeper
     home = store.path.with_name(store.path.name + ".index")
-    return EdgeKeeper(store, home, batch=config.index_batch, disk_reserve=config.disk_reserve)
+    lock = SharedLock(home.with_name(home.name + ".lock"))
+    return lambda source: EdgeKeeper(
+        source, home, batch=config.index_batch, disk_reserve=config.disk_reserve, lock=lock
+    )
 
 
 def _check_model(space: VectorSpace | None, embedder: Embedder) -> None:

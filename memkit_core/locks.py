@@ -136,6 +136,46 @@ class ProcessLock:
         self._descriptor, self._held, self._pid = None, False, os.getpid()
 
 
+class SharedLock:
+    """A `ProcessLock` that several objects of one process hold together; the last one gives it back."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare a lock on `path`."""
+        self._lock = ProcessLock(path)
+        self._mutex = ThreadLock()
+        self._holders: set[int] = set()
+        self._pid = os.getpid()
+
+    def held_by(self, holder: object) -> bool:
+        """Whether `holder` holds it, in this very process."""
+        return self._pid == os.getpid() and id(holder) in self._holders
+
+    def acquire(self, holder: object) -> bool:
+        """Take it for `holder` if no other process has it; whether it was taken. Never waits."""
+        with self._mutex:
+            if self._pid != os.getpid():
+                self._holders, self._pid = set(), os.getpid()
+            if not self._lock.held and not self._lock.acquire(0.0):
+                return False
+            self._holders.add(id(holder))
+            return True
+
+    def release(self, holder: object) -> None:
+        """Give it back for `holder`; nothing when it does not hold it."""
+        with self._mutex:
+            if self._pid != os.getpid() or id(holder) not in self._holders:
+                return
+            self._holders.discard(id(holder))
+            if not self._holders:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Close the file once nobody holds the lock; safe to call twice."""
+        with self._mutex:
+            if self._pid != os.getpid() or not self._holders:
+                self._lock.close()
+
+
 _locks: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
 
 

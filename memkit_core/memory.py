@@ -21,7 +21,6 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.embedders.resolve import without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
-from memkit_core.indexing import Indexer
 from memkit_core.inputs import (
     NewMemory,
     build_record,
@@ -97,25 +96,17 @@ class Memory:
         self._parts = parts
         self._store = parts.store
         self._clock = clock
-        self._indexer = Indexer(
-            parts.store,
-            parts.embedder,
-            parts.keeper,
-            embed_batch=config.embed_batch,
-            attempts=config.outbox_attempts,
-            retry_seconds=config.outbox_seconds,
-            clock=clock,
-        )
-        self._worker = Worker(self._indexer, interval=config.outbox_seconds)
-        self._recall = Recall(parts.store, parts.embedder, self._indexer)
+        self._indexers = parts.indexers
+        self._worker = Worker(parts.indexers, interval=config.outbox_seconds)
+        self._recall = Recall(parts.store, parts.embedder, parts.indexers.own)
         self.sessions = Sessions(parts.store, config, clock, changed=self._worker.wake)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
-        self._closing = partial(_shut, self._worker, self._indexer, parts, os.getpid())
+        self._closing = partial(_shut, self._worker, parts, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
-        if parts.store.outbox.state(max_attempts=config.outbox_attempts).length:
+        if parts.indexers.state().length:
             # What an earlier process could not do is tried again, also what used up its tries.
-            parts.store.outbox.retry()
+            parts.indexers.retry()
             self._worker.wake()
 
     @classmethod
@@ -148,7 +139,7 @@ class Memory:
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
         config = Config() if config is None else config
-        parts = connect(path, config, embedder=embedder, embedding_model=embedding_model)
+        parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
         memory = cls(parts, config=config, clock=clock)
         if parts.store.durable:
             # What is pickled holds no key: the reopened memory takes it from the environment.
@@ -263,7 +254,7 @@ class Memory:
         stored = self._store.records.put(scope, records)
         if not background:
             try:
-                self._indexer.sync([record.point_id for record in stored])
+                self._indexers.own.sync([record.point_id for record in stored])
             except BackendError as error:
                 # The records are safe; the outbox knows what is left, and the worker goes on with it.
                 _log.warning("%s: stored, but not indexed yet: %s", verb, error)
@@ -434,9 +425,9 @@ class Memory:
         return Capabilities(
             keyword=True,
             dense=True,
-            index=self._parts.keeper.index() is not None,
+            index=self._indexers.own.holds_index,
             embedding_model=self._parts.embedder.model,
-            outbox=self._store.outbox.state(max_attempts=self.config.outbox_attempts),
+            outbox=self._indexers.state(),
         )
 
     @property
@@ -456,10 +447,10 @@ class Memory:
         the index: it works off the outbox.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._store.outbox.retry()
-        self._indexer.sync(deadline=deadline)
-        self._indexer.flush()
-        return self._store.outbox.state(max_attempts=self.config.outbox_attempts).length == 0
+        self._indexers.retry()
+        self._indexers.sync(deadline=deadline)
+        self._indexers.flush()
+        return self._indexers.state().length == 0
 
     def close(self) -> None:
         """Finish background work (at most some seconds), close files, free the lock. Idempotent.
@@ -502,16 +493,16 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
 
 
-def _shut(worker: Worker, indexer: Indexer, parts: Parts, pid: int) -> None:
+def _shut(worker: Worker, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     ended = worker.stop(_CLOSE_SECONDS)
     try:
         if ended and pid == os.getpid():
-            indexer.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
-            indexer.flush()
+            parts.indexers.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
+            parts.indexers.flush()
     finally:
         try:
-            parts.keeper.close()
+            parts.indexers.close()
         finally:
             parts.store.close()
 

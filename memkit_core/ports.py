@@ -160,16 +160,21 @@ class OutboxState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorSpace:
-    """One named space of vectors: which model made them. Retrieval never mixes two spaces."""
+    """One named space of vectors: which model made them. Retrieval never mixes two spaces.
+
+    `given` tells the space of vectors that come with their texts, or from a model of their own, from
+    the space of the memory's embedder: that one changes when the memory is embedded anew.
+    """
 
     model: str
     revision: str
     dimension: int
+    given: bool = False
 
     @property
     def fingerprint(self) -> str:
-        """The space's name: model, revision and dimension."""
-        return f"{self.model}|{self.revision}|{self.dimension}"
+        """The space's name: model, revision, dimension, and whether it is a given one."""
+        return f"{self.model}|{self.revision}|{self.dimension}" + ("|given" if self.given else "")
 
 
 class RecordTable(Protocol):
@@ -181,12 +186,30 @@ class RecordTable(Protocol):
     returned survives a kill.
     """
 
-    def put(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    def put(
+        self,
+        scope: Scope,
+        records: Sequence[MemoryRecord],
+        *,
+        vector_space: VectorSpace | None = None,
+        vectors: Matrix | None = None,
+    ) -> list[MemoryRecord]:
         """Write records of `scope`, in order, and return them as stored.
 
         A known (space, id) is replaced: created_at and access statistics stay, version counts up.
         The same id twice in one call: the last one wins, at the place of the first. Each row gets
         its keyword rows and its outbox entry in the same transaction.
+
+        Args:
+            scope: whose records all of them are.
+            records: what to write.
+            vector_space: the given space their vectors are of; None for the memory's own.
+            vectors: shape `(n, d) float32`, the vectors of `records` in that given space, kept in the
+                same transaction; without them the rows wait in the outbox of the space.
+
+        Raises:
+            ConfigError: the rows of this scope and space have vectors of another vector space.
+            DimensionMismatchError: `vectors` are of another length than `vector_space` says.
         """
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
@@ -239,7 +262,7 @@ class KeywordIndex(Protocol):
 
 
 class VectorTable(Protocol):
-    """The vectors, kept beside the records so that an index is rebuilt without embedding."""
+    """The vectors of one vector space, kept beside the records so that an index needs no embedding."""
 
     def use_space(self, space: VectorSpace) -> None:
         """Make `space` the one in use, or raise `ConfigError` that names both when there is another."""
@@ -275,7 +298,7 @@ class VectorTable(Protocol):
 
 
 class Outbox(Protocol):
-    """The changes that the vector index has not confirmed yet; at most one a point, the newest."""
+    """The changes that the index of one vector space has not confirmed; at most one a point, the newest."""
 
     def due(
         self,
@@ -299,7 +322,7 @@ class Outbox(Protocol):
         """Remove these entries; a newer change of the same point has another number and stays."""
 
     def last_number(self) -> int:
-        """The highest number ever given to a change, 0 before the first."""
+        """The highest number ever given to a change of any vector space, 0 before the first."""
 
     def synced_through(self) -> int:
         """The highest number ever confirmed; tells whether an index and a store belong together."""
@@ -346,24 +369,12 @@ class MessageLog(Protocol):
         """The sessions of a user, last active first."""
 
 
-class RecordStore(Protocol):
-    """The truth. One object that owns the connection; its parts share it and its transactions."""
+class VectorSource(Protocol):
+    """One vector space of a store: what its index is built from and kept in step with."""
 
     @property
     def store_id(self) -> str:
-        """Random name of this store, made with it; an index of another store is not ours."""
-
-    @property
-    def durable(self) -> bool:
-        """Whether what is written outlives the process."""
-
-    @property
-    def records(self) -> RecordTable:
-        """The records of every space."""
-
-    @property
-    def keywords(self) -> KeywordIndex:
-        """The keyword leg."""
+        """Random name of the store, made with it; an index of another store is not ours."""
 
     @property
     def vectors(self) -> VectorTable:
@@ -372,6 +383,31 @@ class RecordStore(Protocol):
     @property
     def outbox(self) -> Outbox:
         """The changes the vector index waits for."""
+
+
+class RecordStore(VectorSource, Protocol):
+    """The truth. One object that owns the connection; its parts share it and its transactions.
+
+    As a `VectorSource` it is that of the vectors the memory's own embedder makes.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is written outlives the process."""
+
+    def given(self, space: VectorSpace) -> VectorSource:
+        """The vectors of a given space, and the changes of the rows that have theirs there."""
+
+    def given_spaces(self) -> list[VectorSpace]:
+        """The given spaces that were ever written to."""
+
+    @property
+    def records(self) -> RecordTable:
+        """The records of every space."""
+
+    @property
+    def keywords(self) -> KeywordIndex:
+        """The keyword leg."""
 
     @property
     def log(self) -> MessageLog:

@@ -6,22 +6,22 @@ import logging
 import threading
 
 from memkit_core.errors import ClosedError, MemkitError
-from memkit_core.indexing import Indexer
+from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
 
 _log = logging.getLogger("memkit.index")
 
 
 class Worker:
-    """A thread that syncs an `Indexer` every `interval` seconds, and at once when woken.
+    """A thread that syncs the `Indexers` every `interval` seconds, and at once when woken.
 
     Started by the first write; daemonic, so that it never keeps a process alive. In a forked child
     the first write starts a new one.
     """
 
-    def __init__(self, indexer: Indexer, *, interval: float) -> None:
+    def __init__(self, indexers: Indexers, *, interval: float) -> None:
         """Nothing runs yet."""
-        self._indexer = indexer
+        self._indexers = indexers
         self._interval = interval
         self._mutex = ThreadLock()
         self._thread: threading.Thread | None = None
@@ -61,8 +61,8 @@ class Worker:
             woken.wait(self._interval)
             woken.clear()
             try:
-                self._indexer.sync()
-                self._indexer.flush()
+                self._indexers.sync()
+                self._indexers.flush()
             except ClosedError:
                 return
             except MemkitError as error:

@@ -40,13 +40,18 @@ class CheckedEmbedder:
         cache_size: int = 10_000,
         cache_seconds: float = 3600.0,
         dimension: int | None = None,
+        given: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Wrap `embedder`; a `cache_size` of 0 keeps nothing; `dimension` is that of the store, if known."""
+        """Wrap `embedder`; a `cache_size` of 0 keeps nothing; `dimension` is that of the store, if known.
+
+        `given` says that its vectors are of a given space, see `VectorSpace`.
+        """
         self._embedder = embedder
         self._batch = batch
         self._cache = _Cache(cache_size, cache_seconds, monotonic)
         self._dimension = dimension
+        self._given = given
         self._mutex = ThreadLock()
 
     @property
@@ -75,7 +80,12 @@ class CheckedEmbedder:
         Raises:
             ModelError: that failed.
         """
-        return VectorSpace(model=self.model, revision=self.revision, dimension=self._known_dimension())
+        return VectorSpace(
+            model=self.model,
+            revision=self.revision,
+            dimension=self._known_dimension(),
+            given=self._given,
+        )
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """The vectors of `texts`, in order; texts seen lately, or twice, are embedded once.

@@ -1,8 +1,9 @@
 """Who may use an index, and whether it can be trusted.
 
-A keeper hands out the vector index of a store, or None while this process cannot have it. An
-embedded folder is opened by one process at a time, compared with the store before it is believed,
-and rebuilt from the store's vectors, with no embedding call, when anything is out of step.
+A keeper hands out the vector index of one vector space of a store, or None while this process cannot
+have it. An index that outlives the process is compared with the store before it is believed, and
+rebuilt from the store's vectors, with no embedding call, when anything is out of step. What it and
+the store agree on is written in a manifest beside the store's file.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ import os
 import shutil
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from memkit_core.errors import BackendError, BackendUnavailableError, ClosedError
-from memkit_core.indexes.edge import EdgeIndex
 from memkit_core.indexes.flat import FlatIndex
 from memkit_core.indexes.points import index_point
 from memkit_core.indexes.verification import verify
-from memkit_core.locks import ProcessLock, ThreadLock
-from memkit_core.ports import IndexPoint, RecordStore, VectorIndex, VectorSpace
+from memkit_core.locks import SharedLock, ThreadLock
+from memkit_core.ports import IndexPoint, VectorIndex, VectorSource, VectorSpace
 
 _log = logging.getLogger("memkit.index")
 
 _FORMAT = 2
-"""Of what an index holds and how; a folder of another format is built anew."""
+"""Of what an index holds and how; one of another format is built anew."""
 _RETRY_SECONDS = 2.0
 
 _REBUILT_AT_ONCE = 2000
@@ -39,10 +40,13 @@ _REBUILT_AT_ONCE = 2000
 
 
 class IndexKeeper(Protocol):
-    """Hands out the index of one store. Thread-safe; no method raises anything but memkit's errors."""
+    """Hands out the index of one vector space. Thread-safe; raises nothing but memkit's errors."""
 
     def index(self) -> VectorIndex | None:
-        """The index, verified, or None while this process cannot have it. Never waits for a rebuild."""
+        """The index to search, verified, or None while this process cannot have it. Never waits."""
+
+    def writable(self) -> VectorIndex | None:
+        """The same, or None while another process is the one that writes it."""
 
     def writing(self, index: VectorIndex, number: int) -> None:
         """Note with the index, before the first write since it was confirmed, which change it may hold."""
@@ -53,7 +57,7 @@ class IndexKeeper(Protocol):
     def distrust(self, index: VectorIndex, error: Exception) -> None:
         """This index failed in use: rebuild it before one is handed out again."""
 
-    def check_disk(self) -> None:
+    def check_room(self) -> None:
         """Raise `BackendUnavailableError` when there is too little room to write safely."""
 
     def close(self) -> None:
@@ -63,21 +67,25 @@ class IndexKeeper(Protocol):
 class FlatKeeper:
     """Keeps a `FlatIndex` in memory, filled from the store when it is first asked for."""
 
-    def __init__(self, store: RecordStore) -> None:
-        """For the index of `store`."""
-        self._store = store
+    def __init__(self, source: VectorSource) -> None:
+        """For the index of `source`."""
+        self._source = source
         self._index: FlatIndex | None = None
         self._mutex = ThreadLock()
 
     def index(self) -> VectorIndex | None:
         """See `IndexKeeper.index`; None only before the first vector."""
         with self._mutex:
-            space = self._store.vectors.space() if self._index is None else None
+            space = self._source.vectors.space() if self._index is None else None
             if space is not None:
                 self._index = FlatIndex(space.dimension)
-                for points in _stored(self._store, batch=250):
+                for points in stored_points(self._source, batch=250):
                     self._index.upsert(points)
             return self._index
+
+    def writable(self) -> VectorIndex | None:
+        """See `IndexKeeper.writable`: no other process can see it."""
+        return self.index()
 
     def writing(self, index: VectorIndex, number: int) -> None:
         """Nothing to note: it never outlives the process."""
@@ -92,7 +100,7 @@ class FlatKeeper:
                 _log.warning("the vector index failed and will be rebuilt: %s", error)
                 self._index = None
 
-    def check_disk(self) -> None:
+    def check_room(self) -> None:
         """Memory needs no reserve on disk."""
 
     def close(self) -> None:
@@ -101,63 +109,119 @@ class FlatKeeper:
             self._index.close()
 
 
-class EdgeKeeper:
-    """Keeps an `EdgeIndex` in a folder beside the store's file."""
+class StoredKeeper(ABC):
+    """Keeps an index that outlives the process: the part that is the same for every engine."""
 
-    def __init__(self, store: RecordStore, home: Path, *, batch: int, disk_reserve: int) -> None:
-        """For the index of `store`, in a folder for its vector space under `home`."""
-        self._store = store
+    readable_by_all: ClassVar[bool]
+    """Whether a process that does not write the index may search it meanwhile."""
+    backend: ClassVar[str]
+
+    def __init__(self, source: VectorSource, home: Path, *, lock: SharedLock | None = None) -> None:
+        """For the index of `source`, with a manifest under `home`.
+
+        `lock` is the one that all keepers under this `home` share in this process, if there are
+        several: the one process that holds it writes the indexes.
+        """
+        self._source = source
         self._home = home
-        self._batch = batch
-        self._disk_reserve = disk_reserve
-        self._lock = ProcessLock(home.with_name(home.name + ".lock"))
+        self._lock = lock or SharedLock(home.with_name(home.name + ".lock"))
         # Held while the index is opened, rebuilt, distrusted or closed.
         self._mutex = ThreadLock()
         self._opened_by: int | None = None
-        self._index: EdgeIndex | None = None
+        self._index: VectorIndex | None = None
         self._next_try = 0.0
         self._rebuild_thread: threading.Thread | None = None
         self._closed = False
 
+    # ------------------------------------------------------------------ what an engine adds
+
+    @abstractmethod
+    def _existing(self, space: VectorSpace) -> VectorIndex:
+        """Open what is there; `BackendError` when it cannot be opened."""
+
+    @abstractmethod
+    def _emptied(self, space: VectorSpace) -> VectorIndex:
+        """A new, empty index; what was there stands aside until `_completed`."""
+
+    @abstractmethod
+    def _completed(self, space: VectorSpace) -> None:
+        """The new index is whole: what stood aside may go."""
+
+    @abstractmethod
+    def check_room(self) -> None:
+        """See `IndexKeeper.check_room`."""
+
+    # ------------------------------------------------------------------ handing it out
+
     def index(self) -> VectorIndex | None:
-        """See `IndexKeeper.index`. None in a forked child, and while another process has the folder."""
-        if self._closed or self._opened_by not in (None, os.getpid()):
+        """See `IndexKeeper.index`. None in a forked child, unless all processes may read."""
+        if self._closed or not self._of_this_process():
             return None
         with self._mutex:
             if self._index is None and self._may_open():
                 self._open()
+            elif self._index is not None and not self._lock.held_by(self):
+                self._look_again()
             return self._index
+
+    def writable(self) -> VectorIndex | None:
+        """See `IndexKeeper.writable`."""
+        index = self.index()
+        return index if self._lock.held_by(self) else None
+
+    def _of_this_process(self) -> bool:
+        if self._opened_by in (None, os.getpid()):
+            return True
+        if self.readable_by_all:
+            # The parent's connection is the parent's; the child makes one of its own.
+            self._index, self._opened_by, self._rebuild_thread = None, None, None
+        return self.readable_by_all
 
     def _may_open(self) -> bool:
         return not (self._closed or self._rebuild_thread is not None or time.monotonic() < self._next_try)
 
+    def _look_again(self) -> None:
+        """As a mere reader: leave an index that its writer rebuilds, and take its place when it is gone."""
+        space = self._source.vectors.space()
+        gone = space is None or not self._manifest_path(space).exists()
+        if gone or (time.monotonic() >= self._next_try and self._lock.acquire(self)):
+            # Opened again, now as the writer: what the other one left is verified like any other.
+            self._let_go()
+            self._next_try = 0.0 if not gone else time.monotonic() + _RETRY_SECONDS
+            if self._may_open():
+                self._open()
+        elif time.monotonic() >= self._next_try:
+            self._next_try = time.monotonic() + _RETRY_SECONDS
+
     def _open(self) -> None:
-        space = self._store.vectors.space()
+        space = self._source.vectors.space()
         if space is None:
             return
         try:
-            with _files("open"):
-                if not self._lock.held and not self._lock.acquire(0.0):
+            with files(self.backend, "open"):
+                writer = self._lock.held_by(self) or self._lock.acquire(self)
+                if not writer:
                     self._next_try = time.monotonic() + _RETRY_SECONDS
-                    return
+                    if not self.readable_by_all:
+                        return
                 self._opened_by = os.getpid()
-                self.check_disk()
-                self._index = self._trusted(space)
+                if writer:
+                    self.check_room()
+                self._index = self._trusted(space, writer=writer)
         except BackendUnavailableError as error:
             self._give_up(error)
             return
-        if self._index is None:
+        if self._index is None and writer:
             self._begin_rebuild(space)
 
-    def _trusted(self, space: VectorSpace) -> EdgeIndex | None:
-        """The index in the folder, None when there is none that can be believed."""
-        folder = self._folder(space)
-        if not self._believed(self._manifest(folder), space):
+    def _trusted(self, space: VectorSpace, *, writer: bool) -> VectorIndex | None:
+        """The index that is there, None when there is none that can be believed."""
+        if not self._believed(self._manifest(space), space, writer=writer):
             return None
         index = None
         try:
-            index = EdgeIndex(folder, space.dimension, batch=self._batch)
-            verify(self._store, index)
+            index = self._existing(space)
+            verify(self._source, index)
         except BackendUnavailableError:
             raise
         except BackendError as error:
@@ -167,13 +231,15 @@ class EdgeKeeper:
             return None
         return index
 
+    # ------------------------------------------------------------------ rebuilding
+
     def _begin_rebuild(self, space: VectorSpace) -> None:
-        stored, _ = self._store.vectors.counts()
+        stored, _ = self._source.vectors.counts()
         if stored <= _REBUILT_AT_ONCE:
             self._index = self._rebuilt(space)
             return
         # Without the mutex, so that recall goes on with exact scans meanwhile; nothing else opens
-        # or writes the folder while this thread is noted.
+        # or writes the index while this thread is noted.
         self._rebuild_thread = threading.Thread(
             target=self._rebuild_later, args=(space,), name="memkit-rebuild", daemon=True
         )
@@ -185,18 +251,20 @@ class EdgeKeeper:
             self._index = index
             self._rebuild_thread = None
 
-    def _rebuilt(self, space: VectorSpace) -> EdgeIndex | None:
+    def _rebuilt(self, space: VectorSpace) -> VectorIndex | None:
         index = None
         try:
-            with _files("rebuild"):
-                folder, synced_through = self._emptied(space), self._store.outbox.synced_through()
-                index = EdgeIndex(folder, space.dimension, batch=self._batch)
-                for points in _stored(self._store, batch=self._batch):
+            with files(self.backend, "rebuild"):
+                # First, so that an index that is filled only in part is never believed.
+                self._manifest_path(space).unlink(missing_ok=True)
+                synced_through = self._source.outbox.synced_through()
+                index = self._emptied(space)
+                for points in stored_points(self._source, batch=250):
                     self._check_going_on()
                     index.upsert(points)
                 index.flush()
                 self._write_manifest(space, synced_through)
-                _remove(_aside(folder))
+                self._completed(space)
         except (BackendError, ClosedError) as error:
             if index is not None:
                 _close_quietly(index)
@@ -207,64 +275,46 @@ class EdgeKeeper:
     def _check_going_on(self) -> None:
         if self._closed:
             raise ClosedError("the memory was closed during a rebuild")
-        self.check_disk()
-
-    def _emptied(self, space: VectorSpace) -> Path:
-        """The folder, empty; what was in it stands aside until the new index is complete."""
-        folder = self._folder(space)
-        # First, so that a folder that is filled only in part is never believed.
-        self._manifest_path(folder).unlink(missing_ok=True)
-        _remove(_aside(folder))
-        if folder.exists():
-            folder.rename(_aside(folder))
-        return folder
+        self.check_room()
 
     def _give_up(self, error: Exception) -> None:
         _log.warning("recall goes on without the vector index: %s", error)
         self._next_try = time.monotonic() + _RETRY_SECONDS
-        self._lock.release()
+        self._lock.release(self)
+
+    # ------------------------------------------------------------------ in use
 
     def writing(self, index: VectorIndex, number: int) -> None:
         """See `IndexKeeper.writing`."""
-        self._note(index, self._store.outbox.synced_through(), unconfirmed=number)
+        self._note(index, self._source.outbox.synced_through(), unconfirmed=number)
 
     def confirmed(self, index: VectorIndex, synced_through: int) -> None:
         """See `IndexKeeper.confirmed`."""
         self._note(index, synced_through)
 
     def _note(self, index: VectorIndex, synced_through: int, unconfirmed: int | None = None) -> None:
-        with self._mutex, _files("confirm"):
-            space = self._store.vectors.space()
+        with self._mutex, files(self.backend, "confirm"):
+            space = self._source.vectors.space()
             if self._index is index and space is not None:
                 self._write_manifest(space, synced_through, unconfirmed)
 
     def distrust(self, index: VectorIndex, error: Exception) -> None:
         """See `IndexKeeper.distrust`."""
         with self._mutex:
-            broken = self._index
-            if broken is None or broken is not index or self._opened_by != os.getpid():
+            if self._index is None or self._index is not index or self._opened_by != os.getpid():
+                return
+            if isinstance(error, BackendUnavailableError):
+                _log.warning("the vector index cannot be reached: %s", error)
+                self._let_go()
+                self._next_try = time.monotonic() + _RETRY_SECONDS
                 return
             _log.warning("the vector index failed and will be rebuilt: %s", error)
-            self._index = None
-            _close_quietly(broken)
-            space = self._store.vectors.space()
-            if space is not None:
-                # Without its manifest the folder is not believed at the next opening.
-                with _files("distrust"):
-                    self._manifest_path(self._folder(space)).unlink(missing_ok=True)
-
-    def check_disk(self) -> None:
-        """See `IndexKeeper.check_disk`: a full disk kills the process inside the engine."""
-        with _files("write"):
-            self._home.mkdir(parents=True, exist_ok=True)
-            free = shutil.disk_usage(self._home).free
-        if free < self._disk_reserve:
-            raise BackendUnavailableError(
-                f"{free // 2**20} MiB are free, {self._disk_reserve // 2**20} MiB are kept in reserve; free some "
-                "space, or lower Config.disk_reserve",
-                backend="qdrant-edge",
-                operation="write",
-            )
+            self._let_go()
+            space = self._source.vectors.space()
+            if space is not None and self._lock.held_by(self):
+                # Without its manifest it is not believed at the next opening.
+                with files(self.backend, "distrust"):
+                    self._manifest_path(space).unlink(missing_ok=True)
 
     def close(self) -> None:
         """See `IndexKeeper.close`; a rebuild that is going on is broken off."""
@@ -278,83 +328,97 @@ class EdgeKeeper:
                 if index is not None:
                     index.close()
             finally:
-                self._lock.release()
+                self._lock.release(self)
                 self._lock.close()
 
-    def _folder(self, space: VectorSpace) -> Path:
-        # Named by digest: a model's name may hold any character.
-        name = hashlib.blake2b(space.fingerprint.encode(), digest_size=8).hexdigest()
-        return self._home / name
+    def _let_go(self) -> None:
+        index, self._index = self._index, None
+        if index is not None:
+            _close_quietly(index)
 
-    def _manifest_path(self, folder: Path) -> Path:
-        return folder.with_name(folder.name + ".json")
+    # ------------------------------------------------------------------ the manifest
 
-    def _manifest(self, folder: Path) -> object:
+    def _manifest_path(self, space: VectorSpace) -> Path:
+        return self._home / f"{space_name(space)}.json"
+
+    def _manifest(self, space: VectorSpace) -> object:
         try:
-            return json.loads(self._manifest_path(folder).read_text(encoding="utf-8"))
+            return json.loads(self._manifest_path(space).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
 
-    def _believed(self, manifest: object, space: VectorSpace) -> bool:
+    def _believed(self, manifest: object, space: VectorSpace, *, writer: bool) -> bool:
         if not isinstance(manifest, dict):
             return False
         unconfirmed = manifest.pop("unconfirmed", None)
         # A store that does not know this change yet is an older copy: the index holds what it does not.
         known = unconfirmed is None or (
-            isinstance(unconfirmed, int) and unconfirmed <= self._store.outbox.last_number()
+            isinstance(unconfirmed, int) and unconfirmed <= self._source.outbox.last_number()
         )
-        return known and manifest == _manifest(self._store, space, self._store.outbox.synced_through())
+        expected = self._expected(space, self._source.outbox.synced_through())
+        if not writer:
+            # The writer confirms meanwhile: a reader sees one of the two numbers first.
+            manifest["synced_through"] = expected["synced_through"]
+        return known and manifest == expected
 
     def _write_manifest(
         self, space: VectorSpace, synced_through: int, unconfirmed: int | None = None
     ) -> None:
-        path = self._manifest_path(self._folder(space))
+        path = self._manifest_path(space)
+        path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(path.name + ".new")
-        manifest = _manifest(self._store, space, synced_through)
+        manifest = self._expected(space, synced_through)
         if unconfirmed is not None:
             manifest["unconfirmed"] = unconfirmed
         fresh.write_text(json.dumps(manifest), encoding="utf-8")
         fresh.replace(path)
 
+    def _expected(self, space: VectorSpace, synced_through: int) -> dict[str, object]:
+        return {
+            "format": _FORMAT,
+            "store": self._source.store_id,
+            "vectors": space.fingerprint,
+            "synced_through": synced_through,
+        }
 
-def _manifest(store: RecordStore, space: VectorSpace, synced_through: int) -> dict[str, object]:
-    return {
-        "format": _FORMAT,
-        "store": store.store_id,
-        "vectors": space.fingerprint,
-        "synced_through": synced_through,
-    }
+
+def space_name(space: VectorSpace) -> str:
+    """A file name that stands for a vector space: a digest, since a model's name may hold any character."""
+    return hashlib.blake2b(space.fingerprint.encode(), digest_size=8).hexdigest()
 
 
 @contextmanager
-def _files(operation: str) -> Iterator[None]:
+def files(backend: str, operation: str) -> Iterator[None]:
     """Turn what the file system says into memkit's error."""
     try:
         yield
     except OSError as error:
-        raise BackendUnavailableError(str(error), backend="qdrant-edge", operation=operation) from error
+        raise BackendUnavailableError(str(error), backend=backend, operation=operation) from error
 
 
-def _close_quietly(index: EdgeIndex) -> None:
+def check_disk(home: Path, reserve: int, *, backend: str) -> None:
+    """Make the folder `home`, and refuse to write when less than `reserve` bytes are free there."""
+    with files(backend, "write"):
+        home.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(home).free
+    if free < reserve:
+        raise BackendUnavailableError(
+            f"{free // 2**20} MiB are free, {reserve // 2**20} MiB are kept in reserve; free some "
+            "space, or lower Config.disk_reserve",
+            backend=backend,
+            operation="write",
+        )
+
+
+def stored_points(source: VectorSource, *, batch: int) -> Iterator[list[IndexPoint]]:
+    """All vectors of the vector space as points, a batch at a time."""
+    after = 0
+    while rows := source.vectors.page(after=after, limit=batch):
+        after = rows[-1][0]
+        yield [index_point(record, vector) for _, record, vector in rows]
+
+
+def _close_quietly(index: VectorIndex) -> None:
     # It failed already; what matters is that its files are let go.
     with contextlib.suppress(BackendError):
         index.close()
-
-
-def _aside(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".aside")
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _stored(store: RecordStore, *, batch: int) -> Iterator[list[IndexPoint]]:
-    """All vectors of the store as points, a batch at a time."""
-    after = 0
-    while rows := store.vectors.page(after=after, limit=batch):
-        after = rows[-1][0]
-        yield [index_point(record, vector) for _, record, vector in rows]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memkit_core.errors import DimensionMismatchError, ScopeError
-from memkit_core.models import MemoryRecord
+from memkit_core.errors import DimensionMismatchError, InvalidInputError, ScopeError
+from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, VectorSpace
 from memkit_core.scope import Scope
 
@@ -38,3 +38,30 @@ def other_model(space: VectorSpace, *, model: str, revision: str, dimension: int
         f"{space.revision!r}), the memory was opened with {model!r} ({length}revision {revision!r}); open it with the "
         "embedder it was made with, or add its records to a new store with the new one"
     )
+
+
+def other_space(target: Target, *, held: VectorSpace | None, given: VectorSpace | None) -> str:
+    """Why rows of `target` cannot have vectors of `given`, and what to do."""
+    return (
+        f"{target.space!r} of {target.scope} holds {_named(held)}, this write is about {_named(given)}; write "
+        "and search it with the model it was made with, or clear it first"
+    )
+
+
+def _named(space: VectorSpace | None) -> str:
+    if space is None:
+        return "vectors of the memory's own embedder"
+    return f"vectors of {space.model!r} ({space.dimension} dimensions, revision {space.revision!r})"
+
+
+def checked_given(
+    records: Sequence[MemoryRecord], space: VectorSpace | None, vectors: Matrix | None, *, backend: str
+) -> None:
+    """Refuse given vectors without their space, of another length, or not one for each record."""
+    if vectors is None:
+        return
+    check_vectors(vectors, space, backend=backend)
+    if len(vectors) != len(records):
+        raise InvalidInputError(
+            f"put: {len(records)} records came with {len(vectors)} vectors; give one each"
+        )

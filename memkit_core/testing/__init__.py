@@ -22,7 +22,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "filters", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
+            "filters", "given_vectors", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
             "records_listed", "vectors",
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memkit_core.testing.filters import FiltersContract
+from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
 from memkit_core.testing.keywords import KeywordsContract
 from memkit_core.testing.lifecycle import LifecycleContract
@@ -21,6 +22,7 @@ class RecordStoreContract(
     FiltersContract,
     KeywordsContract,
     VectorsContract,
+    GivenVectorsContract,
     OutboxContract,
     LogContract,
     IsolationContract,

@@ -159,7 +159,7 @@ def test_what_used_up_its_tries_is_tried_again_when_reopened(tmp_path):
         embedder.down = True
         memory.add("second", scope=ALICE)
         now += timedelta(minutes=5)
-        memory._indexer.sync()
+        memory._indexers.sync()
         assert memory.capabilities.outbox.failed == 1
     embedder.down = False
     with Memory.open(tmp_path / "m.db", embedder=embedder, config=config) as memory:

@@ -10,7 +10,7 @@ import pytest
 from memkit_core.errors import BackendUnavailableError
 from memkit_core.indexes import keeper as keeping
 from memkit_core.indexes.edge import EdgeIndex
-from memkit_core.indexes.keeper import EdgeKeeper
+from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.points import index_point
 from memkit_core.models import Target
 from memkit_core.stores.sqlite import SQLiteStore
@@ -22,7 +22,7 @@ QUERY = np.ones(8, np.float32)
 KEEP = """
     import sys
     from pathlib import Path
-    from memkit_core.indexes.keeper import EdgeKeeper
+    from memkit_core.indexes.edge_keeper import EdgeKeeper
     from memkit_core.stores.sqlite import SQLiteStore
     store = SQLiteStore("memory.db")
     keeper = EdgeKeeper(store, Path("memory.db.index").absolute(), batch=250, disk_reserve=1)

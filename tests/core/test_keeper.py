@@ -11,7 +11,8 @@ import pytest
 from memkit_core import Config, Memory, NewMemory, Ranking, Scope
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import BackendError, BackendUnavailableError
-from memkit_core.indexes.keeper import EdgeKeeper, FlatKeeper
+from memkit_core.indexes.edge_keeper import EdgeKeeper
+from memkit_core.indexes.keeper import FlatKeeper
 from memkit_core.models import Target
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
@@ -330,7 +331,7 @@ class TestTheKeeperItself:
         self.fill(store)
         keeper = EdgeKeeper(store, store.path.with_name("home"), batch=7, disk_reserve=2**62)
         with pytest.raises(BackendUnavailableError, match="disk_reserve") as refused:
-            keeper.check_disk()
+            keeper.check_room()
         assert refused.value.retryable
         assert keeper.index() is None
         keeper.close()

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from memkit_core.errors import ConfigError
 from memkit_core.filters import Filter
 from memkit_core.models import DeleteReceipt, MemoryRecord, RecordPage, Target
-from memkit_core.ports import Candidate, ListQuery
+from memkit_core.ports import Candidate, ListQuery, Matrix, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
-from memkit_core.stores.checks import check_scopes
+from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.memory.log import forget_sessions
-from memkit_core.stores.memory.state import Row, State, copied, prepared
+from memkit_core.stores.memory.state import Row, State, copied, kept, prepared
 from memkit_core.times import to_ms
 
 
@@ -25,14 +26,33 @@ class InMemoryRecords:
         """Read and write in `state`."""
         self._state = state
 
-    def put(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    def put(
+        self,
+        scope: Scope,
+        records: Sequence[MemoryRecord],
+        *,
+        vector_space: VectorSpace | None = None,
+        vectors: Matrix | None = None,
+    ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
+        checked_given(records, vector_space, vectors, backend="memory")
         # All that can fail happens before the first row changes.
         newest = {(record.space, record.id): prepared(record) for record in records}
         with self._state.open():
-            stored = {key: self._state.write(new) for key, new in newest.items()}
+            self._check_spaces(records, vector_space)
+            stored = {key: self._state.write(new, given=vector_space) for key, new in newest.items()}
+            if vector_space is not None:
+                self._state.synced_through.setdefault(vector_space, 0)
+            for record, vector in zip(records, vectors, strict=True) if vectors is not None else ():
+                self._state.points[record.point_id].vector = kept(vector)
             return [copied(stored[record.space, record.id]) for record in records]
+
+    def _check_spaces(self, records: Sequence[MemoryRecord], given: VectorSpace | None) -> None:
+        for target in {Target(scope=record.scope, space=record.space) for record in records}:
+            partition = self._state.partitions.get((target.owner, target.space))
+            if partition is not None and partition.given != given:
+                raise ConfigError(other_space(target, held=partition.given, given=given))
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
         """See `RecordTable.get`."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+import numpy as np
+
 from memkit_core.errors import ClosedError
 from memkit_core.filters import Filter, matches
 from memkit_core.jsonvalues import canonical_json
@@ -28,7 +30,7 @@ class Row:
     """A record with what hangs on it.
 
     `position` is None for what is no turn; `vector` is None while the text is not embedded, and
-    empty when it held nothing to embed.
+    empty when it held nothing to embed; `given` is its vector space, None for the memory's own.
     """
 
     seq: int
@@ -36,6 +38,7 @@ class Row:
     position: int | None
     terms: Counter[str]
     vector: Vector | None = None
+    given: VectorSpace | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +47,7 @@ class Partition:
 
     rows: dict[int, Row] = field(default_factory=dict)
     terms: int = 0
+    given: VectorSpace | None = None
     frequencies: Counter[str] = field(default_factory=Counter)
 
 
@@ -56,6 +60,7 @@ class Change:
     scope: Scope
     space: str
     row: Row | None
+    given: VectorSpace | None
     enqueued_at: datetime
     attempts: int = 0
     retry_at: datetime | None = None
@@ -96,6 +101,11 @@ def copied(record: MemoryRecord) -> MemoryRecord:
     return dataclasses.replace(record, metadata=copy.deepcopy(dict(record.metadata)))
 
 
+def kept(vector: Vector) -> Vector:
+    """A copy of `vector` to keep: empty for an all-zero one, which stands for nothing to embed."""
+    return np.array(vector if vector.any() else (), np.float32)
+
+
 class State:
     """All of a store, behind one lock. Every method but `close` is called inside `open`."""
 
@@ -112,7 +122,8 @@ class State:
         self.conversations: dict[Scope | None, dict[Scope, Conversation]] = {}
         self.session_numbers: dict[Scope, int] = {}
         self.vector_space: VectorSpace | None = None
-        self.synced_through = 0
+        # In the order of their first use; the value is the highest number confirmed.
+        self.synced_through: dict[VectorSpace | None, int] = {None: 0}
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -142,20 +153,22 @@ class State:
             if row.record.is_visible_at(now) and (where is None or matches(where, row.record))
         ]
 
-    def write(self, new: Prepared, *, position: int | None = None) -> MemoryRecord:
+    def write(
+        self, new: Prepared, *, position: int | None = None, given: VectorSpace | None = None
+    ) -> MemoryRecord:
         """Insert a record, or replace the one with its identity; returns it as stored."""
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is None:
             self._last_seq += 1
-            row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms)
+            row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
             self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
         else:
             self._forget_terms(row)
             self._replace(row, new)
             row.position = position
         self._count_terms(row)
-        self.enqueue(record, row)
+        self.enqueue(record, row, given)
         return row.record
 
     def _replace(self, row: Row, new: Prepared) -> None:
@@ -178,12 +191,12 @@ class State:
             self._forget_terms(row)
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
-            self.enqueue(record, None)
+            self.enqueue(record, None, row.given)
         turns = sum(row.record.space == MESSAGES for row in rows)
         vectors = sum(row.vector is not None for row in rows)
         return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
 
-    def enqueue(self, record: MemoryRecord, row: Row | None) -> None:
+    def enqueue(self, record: MemoryRecord, row: Row | None, given: VectorSpace | None) -> None:
         """Tell the vector index that a point changed; its older change is forgotten."""
         point = record.point_id
         self.changes.pop(self.newest_change.get(point, 0), None)
@@ -195,6 +208,7 @@ class State:
             scope=record.scope,
             space=record.space,
             row=row,
+            given=given,
             enqueued_at=utc_now(),
         )
 
@@ -214,7 +228,7 @@ class State:
 
     def _count_terms(self, row: Row) -> None:
         owner = Target(scope=row.record.scope, space=row.record.space).owner
-        partition = self.partitions.setdefault((owner, row.record.space), Partition())
+        partition = self.partitions.setdefault((owner, row.record.space), Partition(given=row.given))
         partition.rows[row.seq] = row
         partition.terms += row.terms.total()
         partition.frequencies.update(row.terms.keys())

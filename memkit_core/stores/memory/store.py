@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memkit_core.ports import VectorSource, VectorSpace
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.records import InMemoryRecords
@@ -35,9 +37,31 @@ class InMemoryStore:
         self.store_id: str = uuid.uuid4().hex
         self.durable = False
 
+    def given(self, space: VectorSpace) -> VectorSource:
+        """See `RecordStore.given`."""
+        return _Given(
+            store_id=self.store_id,
+            vectors=InMemoryVectors(self._state, space),
+            outbox=InMemoryOutbox(self._state, space),
+        )
+
+    def given_spaces(self) -> list[VectorSpace]:
+        """See `RecordStore.given_spaces`."""
+        with self._state.open():
+            return [space for space in self._state.synced_through if space is not None]
+
     def close(self) -> None:
         """Forget everything; safe to call twice."""
         self._state.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """`VectorSource` of a given space."""
+
+    store_id: str
+    vectors: InMemoryVectors
+    outbox: InMemoryOutbox
 
 
 if TYPE_CHECKING:

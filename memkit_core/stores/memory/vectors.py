@@ -13,30 +13,32 @@ from memkit_core.filters import Filter
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import Matrix, OutboxEntry, OutboxState, Pending, Vector, VectorSpace
 from memkit_core.stores.checks import check_vectors, other_model
-from memkit_core.stores.memory.state import Change, Row, State, copied
+from memkit_core.stores.memory.state import Change, Row, State, copied, kept
 
 
 class InMemoryVectors:
-    """The vectors that stand beside each row."""
+    """The vectors that stand beside each row, of the memory's own vector space or of a given one."""
 
-    def __init__(self, state: State) -> None:
-        """Read and write in `state`."""
+    def __init__(self, state: State, given: VectorSpace | None = None) -> None:
+        """Read and write in `state`, in the space `given`; None for the own."""
         self._state = state
+        self._given = given
 
     def use_space(self, space: VectorSpace) -> None:
         """See `VectorTable.use_space`."""
         with self._state.open():
-            found = self._state.vector_space
+            found = self._given or self._state.vector_space
             if found is not None and found != space:
                 raise ConfigError(
                     other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
                 )
-            self._state.vector_space = space
+            if self._given is None:
+                self._state.vector_space = space
 
     def space(self) -> VectorSpace | None:
         """See `VectorTable.space`."""
         with self._state.open():
-            return self._state.vector_space
+            return self._given or self._state.vector_space
 
     def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
         """See `VectorTable.save`."""
@@ -47,7 +49,7 @@ class InMemoryVectors:
                 change = self._state.changes.get(entry.number)
                 row = None if change is None else change.row
                 if row is not None:
-                    row.vector = np.array(vector if vector.any() else (), np.float32)
+                    row.vector = kept(vector)
                 saved.append(row is not None)
         return saved
 
@@ -65,7 +67,8 @@ class InMemoryVectors:
             found = [
                 (row.record.point_id, vector)
                 for row in self._state.visible(target, where, now)
-                if (vector := _stored(row)) is not None and (wanted is None or row.record.point_id in wanted)
+                if (vector := self._stored(row)) is not None
+                and (wanted is None or row.record.point_id in wanted)
             ]
         if not found:
             return [], np.zeros((0, 0), np.float32)
@@ -78,24 +81,33 @@ class InMemoryVectors:
             found = [
                 (row.seq, copied(row.record), vector.copy())
                 for row in self._state.rows.values()
-                if row.seq > after and (vector := _stored(row)) is not None
+                if row.seq > after and (vector := self._stored(row)) is not None
             ]
         return found[:limit]
 
     def counts(self) -> tuple[int, int]:
         """See `VectorTable.counts`."""
         with self._state.open():
-            stored = [row for row in self._state.rows.values() if _stored(row) is not None]
+            stored = [row for row in self._state.rows.values() if self._stored(row) is not None]
             waiting = sum(row.record.point_id in self._state.newest_change for row in stored)
             return len(stored), waiting
 
+    def _stored(self, row: Row) -> Vector | None:
+        """The vector to search with, None also when there was nothing to embed."""
+        mine = row.given == self._given and row.vector is not None and row.vector.size
+        return row.vector if mine else None
+
 
 class InMemoryOutbox:
-    """The changes that the vector index has not confirmed, by number."""
+    """The changes that the index of one vector space has not confirmed, by number."""
 
-    def __init__(self, state: State) -> None:
-        """Read and write in `state`."""
+    def __init__(self, state: State, given: VectorSpace | None = None) -> None:
+        """Read and write in `state` the changes of the space `given`; None for the memory's own."""
         self._state = state
+        self._given = given
+
+    def _changes(self) -> list[Change]:
+        return [change for change in self._state.changes.values() if change.given == self._given]
 
     def due(
         self,
@@ -112,7 +124,7 @@ class InMemoryOutbox:
         with self._state.open():
             due = [
                 change
-                for change in self._state.changes.values()
+                for change in self._changes()
                 if change.number > after
                 and (change.retry_at is None or change.retry_at <= now)
                 and change.number not in skipped
@@ -130,7 +142,7 @@ class InMemoryOutbox:
                     point_id=change.point_id,
                     embedded=change.row is None or change.row.vector is not None,
                 )
-                for change in self._state.changes.values()
+                for change in self._changes()
                 if change.space == target.space and target.covers(change.scope)
             ]
 
@@ -139,7 +151,8 @@ class InMemoryOutbox:
         with self._state.open():
             for number in numbers:
                 self._state.confirm(number)
-            self._state.synced_through = max([self._state.synced_through, *numbers])
+            synced_through = self._state.synced_through.get(self._given, 0)
+            self._state.synced_through[self._given] = max([synced_through, *numbers])
 
     def last_number(self) -> int:
         """See `Outbox.last_number`."""
@@ -149,7 +162,7 @@ class InMemoryOutbox:
     def synced_through(self) -> int:
         """See `Outbox.synced_through`."""
         with self._state.open():
-            return self._state.synced_through
+            return self._state.synced_through.get(self._given, 0)
 
     def mark_failed(self, numbers: Sequence[int], error: str, *, retry_at: datetime) -> None:
         """See `Outbox.mark_failed`."""
@@ -162,13 +175,13 @@ class InMemoryOutbox:
     def retry(self) -> None:
         """See `Outbox.retry`."""
         with self._state.open():
-            for change in self._state.changes.values():
+            for change in self._changes():
                 change.attempts, change.retry_at = 0, None
 
     def state(self, *, max_attempts: int) -> OutboxState:
         """See `Outbox.state`."""
         with self._state.open():
-            changes = list(self._state.changes.values())
+            changes = self._changes()
             told = [change for change in changes if change.last_error is not None]
             latest = max(
                 told, key=lambda change: (change.retry_at is not None, change.retry_at), default=None
@@ -182,11 +195,6 @@ class InMemoryOutbox:
 
     def _listed(self, numbers: Sequence[int]) -> list[Change]:
         return [self._state.changes[n] for n in dict.fromkeys(numbers) if n in self._state.changes]
-
-
-def _stored(row: Row) -> Vector | None:
-    """The vector to search with, None also when there was nothing to embed."""
-    return row.vector if row.vector is not None and row.vector.size else None
 
 
 def _entry(change: Change) -> OutboxEntry:

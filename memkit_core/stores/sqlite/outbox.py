@@ -19,11 +19,14 @@ _LISTED = "(SELECT value FROM json_each(?))"
 
 
 class SQLiteOutbox:
-    """The changes that the vector index has not confirmed."""
+    """The changes that the index of the memory's own vector space, or of a given one, has not confirmed."""
 
-    def __init__(self, database: Database) -> None:
-        """Read and write in `database`."""
+    def __init__(self, database: Database, number: int | None = None) -> None:
+        """Read and write in `database`; `number` is that of a given space."""
         self._database = database
+        self._id = IN_USE if number is None else str(int(number))
+        self._own = f"vector_space_id IS {'NULL' if number is None else int(number)}"
+        self._synced_through = "synced_through" if number is None else f"synced_through:{int(number)}"
 
     def due(
         self,
@@ -42,8 +45,8 @@ class SQLiteOutbox:
             rows = connection.execute(
                 f"SELECT o.number, o.point_id, o.attempts, v.vector, r.seq, {SELECT_RECORD} FROM {source} "
                 f"LEFT JOIN records r ON r.seq = o.seq "
-                f"LEFT JOIN vectors v ON v.seq = o.seq AND v.vector_space_id = {IN_USE} "
-                "WHERE o.number > :after AND o.retry_at <= :now "
+                f"LEFT JOIN vectors v ON v.seq = o.seq AND v.vector_space_id = {self._id} "
+                f"WHERE o.{self._own} AND o.number > :after AND o.retry_at <= :now "
                 f"AND o.number NOT IN (SELECT value FROM json_each(:excluded)) AND {waiting} "
                 "ORDER BY o.number LIMIT :limit",
                 chosen(points or ())
@@ -66,8 +69,8 @@ class SQLiteOutbox:
         with self._database.connection() as connection:
             rows = connection.execute(
                 "SELECT o.number, o.point_id, o.seq IS NULL OR EXISTS (SELECT 1 FROM vectors v "
-                f"WHERE v.seq = o.seq AND v.vector_space_id = {IN_USE}) "
-                f"FROM outbox o WHERE o.owner = :owner AND o.space = :space {narrowed}",
+                f"WHERE v.seq = o.seq AND v.vector_space_id = {self._id}) "
+                f"FROM outbox o WHERE o.owner = :owner AND o.space = :space AND o.{self._own} {narrowed}",
                 {"owner": target.owner.digest, "space": target.space, "scope": target.scope.digest},
             ).fetchall()
         return [
@@ -85,9 +88,9 @@ class SQLiteOutbox:
                 (json.dumps(list(numbers)),),
             )
             connection.execute(
-                "INSERT INTO meta VALUES ('synced_through', :n) ON CONFLICT (key) DO UPDATE "
+                "INSERT INTO meta VALUES (:key, :n) ON CONFLICT (key) DO UPDATE "
                 "SET value = max(CAST(value AS INTEGER), CAST(:n AS INTEGER))",
-                {"n": max(numbers)},
+                {"key": self._synced_through, "n": max(numbers)},
             )
 
     def last_number(self) -> int:
@@ -99,7 +102,9 @@ class SQLiteOutbox:
     def synced_through(self) -> int:
         """See `Outbox.synced_through`."""
         with self._database.connection() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'synced_through'").fetchone()
+            row = connection.execute(
+                "SELECT value FROM meta WHERE key = ?", (self._synced_through,)
+            ).fetchone()
         return 0 if row is None else int(row[0])
 
     def mark_failed(self, numbers: Sequence[int], error: str, *, retry_at: datetime) -> None:
@@ -115,17 +120,21 @@ class SQLiteOutbox:
     def retry(self) -> None:
         """See `Outbox.retry`."""
         with self._database.write("retry outbox") as connection:
-            connection.execute("UPDATE outbox SET retry_at = 0, attempts = 0 WHERE retry_at > 0")
+            connection.execute(
+                f"UPDATE outbox SET retry_at = 0, attempts = 0 WHERE retry_at > 0 AND {self._own}"
+            )
 
     def state(self, *, max_attempts: int) -> OutboxState:
         """See `Outbox.state`."""
         with self._database.snapshot() as connection:
             length, oldest, failed = connection.execute(
-                "SELECT count(*), min(enqueued_at), coalesce(sum(attempts >= ?), 0) FROM outbox",
+                "SELECT count(*), min(enqueued_at), coalesce(sum(attempts >= ?), 0) FROM outbox "
+                f"WHERE {self._own}",
                 (max_attempts,),
             ).fetchone()
             error = connection.execute(
-                "SELECT last_error FROM outbox WHERE last_error IS NOT NULL ORDER BY retry_at DESC LIMIT 1"
+                f"SELECT last_error FROM outbox WHERE last_error IS NOT NULL AND {self._own} "
+                "ORDER BY retry_at DESC LIMIT 1"
             ).fetchone()
         return OutboxState(
             length=length,

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from memkit_core.filters import Filter
 from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, RecordPage, Target
-from memkit_core.ports import Candidate, ListQuery
+from memkit_core.ports import Candidate, ListQuery, Matrix, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.sequences import chunked
-from memkit_core.stores.checks import check_scopes
+from memkit_core.stores.checks import check_scopes, checked_given
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
@@ -27,7 +27,14 @@ from memkit_core.stores.sqlite.rows import (
     read_candidate,
     read_record,
 )
-from memkit_core.stores.sqlite.scopes import drop_unused, find_place, find_scope, read_scope
+from memkit_core.stores.sqlite.scopes import (
+    drop_unused,
+    ensure_vector_space,
+    find_place,
+    find_scope,
+    read_scope,
+)
+from memkit_core.stores.sqlite.vectors import write_given
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.times import to_ms
 
@@ -62,12 +69,25 @@ class SQLiteRecords:
         """Read and write in `database`."""
         self._database = database
 
-    def put(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    def put(
+        self,
+        scope: Scope,
+        records: Sequence[MemoryRecord],
+        *,
+        vector_space: VectorSpace | None = None,
+        vectors: Matrix | None = None,
+    ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
+        checked_given(records, vector_space, vectors, backend="sqlite")
         newest = {(record.space, record.id): record for record in records}
         with self._database.write("put") as connection:
-            written = write_records(connection, [(record, None) for record in newest.values()])
+            space_id = ensure_vector_space(connection, vector_space)
+            written = write_records(
+                connection, [(record, None) for record in newest.values()], vector_space_id=space_id
+            )
+            if vectors is not None and space_id is not None:
+                write_given(connection, space_id, records, vectors)
         stored = dict(zip(newest, written, strict=True))
         return [stored[record.space, record.id] for record in records]
 

@@ -153,7 +153,13 @@ CREATE TABLE messages(
 CREATE INDEX messages_of_system ON messages(scope_id, position) WHERE role = 'system';
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_GIVEN_VECTORS = """
+-- The vector space of a partition's rows when it is not that of the memory's own embedder.
+ALTER TABLE partitions ADD COLUMN vector_space_id INTEGER REFERENCES vector_spaces(id);
+ALTER TABLE outbox ADD COLUMN vector_space_id INTEGER;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from memkit_core.errors import SchemaError
+from memkit_core.errors import ConfigError, SchemaError
 from memkit_core.models import Target
+from memkit_core.ports import VectorSpace
 from memkit_core.scope import Scope
+from memkit_core.stores.checks import other_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,60 @@ def ensure_scope(connection: sqlite3.Connection, scope: Scope) -> int:
     return _inserted(cursor)
 
 
-def ensure_partition(connection: sqlite3.Connection, target: Target) -> int:
-    """The number of the target's partition, made when new."""
+def ensure_partition(connection: sqlite3.Connection, target: Target, vector_space_id: int | None) -> int:
+    """The number of the target's partition, made when new, with vectors of the given space or the memory's own.
+
+    Raises:
+        ConfigError: it has vectors of another space.
+    """
     scope_id = ensure_scope(connection, target.owner)
     row = connection.execute(
-        "SELECT id FROM partitions WHERE scope_id = ? AND space = ?", (scope_id, target.space)
+        "SELECT id, vector_space_id FROM partitions WHERE scope_id = ? AND space = ?",
+        (scope_id, target.space),
     ).fetchone()
-    if row is not None:
-        return int(row[0])
-    return _inserted(
-        connection.execute("INSERT INTO partitions(scope_id, space) VALUES (?, ?)", (scope_id, target.space))
+    if row is None:
+        return _inserted(
+            connection.execute(
+                "INSERT INTO partitions(scope_id, space, vector_space_id) VALUES (?, ?, ?)",
+                (scope_id, target.space, vector_space_id),
+            )
+        )
+    if row[1] != vector_space_id:
+        raise ConfigError(
+            other_space(
+                target,
+                held=_vector_space(connection, row[1]),
+                given=_vector_space(connection, vector_space_id),
+            )
+        )
+    return int(row[0])
+
+
+def ensure_vector_space(connection: sqlite3.Connection, space: VectorSpace | None) -> int | None:
+    """The number of a given vector space, made when new; None for the memory's own."""
+    if space is None:
+        return None
+    connection.execute(
+        "INSERT OR IGNORE INTO vector_spaces(fingerprint, model, revision, dimension, in_use) "
+        "VALUES (?, ?, ?, ?, 0)",
+        (space.fingerprint, space.model, space.revision, space.dimension),
     )
+    return find_vector_space(connection, space)
+
+
+def find_vector_space(connection: sqlite3.Connection, space: VectorSpace) -> int | None:
+    """The number of a vector space, None when nothing was ever written to it."""
+    row = connection.execute(
+        "SELECT id FROM vector_spaces WHERE fingerprint = ?", (space.fingerprint,)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _vector_space(connection: sqlite3.Connection, vector_space_id: int | None) -> VectorSpace | None:
+    row = connection.execute(
+        "SELECT model, revision, dimension FROM vector_spaces WHERE id = ?", (vector_space_id,)
+    ).fetchone()
+    return None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2], given=True)
 
 
 def find_place(connection: sqlite3.Connection, target: Target) -> Place | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 
+from memkit_core.ports import VectorSource, VectorSpace
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite import schema
 from memkit_core.stores.sqlite.database import Database
@@ -14,6 +16,7 @@ from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
+from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_vector_space
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
 from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
 
@@ -64,6 +67,27 @@ class SQLiteStore:
         self.store_id: str = row[0]
         self.durable = True
 
+    def given(self, space: VectorSpace) -> VectorSource:
+        """See `RecordStore.given`; notes a space that is new."""
+        with self._database.connection() as connection:
+            number = find_vector_space(connection, space)
+        if number is None:
+            with self._database.write("note vector space") as connection:
+                number = ensure_vector_space(connection, space)
+        return _Given(
+            store_id=self.store_id,
+            vectors=SQLiteVectors(self._database, space, number),
+            outbox=SQLiteOutbox(self._database, number),
+        )
+
+    def given_spaces(self) -> list[VectorSpace]:
+        """See `RecordStore.given_spaces`."""
+        with self._database.connection() as connection:
+            rows = connection.execute(
+                "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 0 ORDER BY id"
+            ).fetchall()
+        return [VectorSpace(model=m, revision=r, dimension=d, given=True) for m, r, d in rows]
+
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
         return self._database.checkpoint()
@@ -71,6 +95,15 @@ class SQLiteStore:
     def close(self) -> None:
         """Checkpoint and close; safe to call twice."""
         self._database.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """`VectorSource` of a given space."""
+
+    store_id: str
+    vectors: SQLiteVectors
+    outbox: SQLiteOutbox
 
 
 def _refresh_keywords(connection: sqlite3.Connection) -> None:

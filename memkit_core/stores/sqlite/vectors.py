@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
@@ -21,6 +22,7 @@ from memkit_core.stores.sqlite.scopes import find_place
 from memkit_core.times import to_ms
 
 IN_USE = "(SELECT id FROM vector_spaces WHERE in_use = 1)"
+"""The number of the memory's own vector space."""
 _DTYPE = np.dtype("<f4")
 
 
@@ -35,14 +37,21 @@ def write_vector(vector: Vector) -> bytes:
 
 
 class SQLiteVectors:
-    """The vectors of one file, in the vector space in use."""
+    """The vectors of one file, in the memory's own vector space or in a given one."""
 
-    def __init__(self, database: Database) -> None:
-        """Read and write in `database`."""
+    def __init__(
+        self, database: Database, given: VectorSpace | None = None, number: int | None = None
+    ) -> None:
+        """Read and write in `database`, in the space `given` that has this number; None for the own."""
         self._database = database
+        self._given = given
+        self._id = IN_USE if number is None else str(int(number))
 
     def use_space(self, space: VectorSpace) -> None:
         """See `VectorTable.use_space`."""
+        if self._given is not None:
+            _check_same(self._given, space)
+            return
         with self._database.write("choose vector space") as connection:
             row = connection.execute(
                 "SELECT model, revision, dimension, id FROM vector_spaces WHERE in_use = 1"
@@ -54,13 +63,12 @@ class SQLiteVectors:
                 )
                 return
             found = VectorSpace(model=row[0], revision=row[1], dimension=row[2])
-        if found != space:
-            raise ConfigError(
-                other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
-            )
+        _check_same(found, space)
 
     def space(self) -> VectorSpace | None:
         """See `VectorTable.space`."""
+        if self._given is not None:
+            return self._given
         with self._database.connection() as connection:
             row = connection.execute(
                 "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
@@ -79,7 +87,7 @@ class SQLiteVectors:
                 )
             )
             connection.executemany(
-                f"INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) VALUES ({IN_USE}, ?, ?)",
+                f"INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) VALUES ({self._id}, ?, ?)",
                 [
                     (newest[entry.number], write_vector(vector))
                     for entry, vector in zip(entries, vectors, strict=True)
@@ -106,7 +114,7 @@ class SQLiteVectors:
                 source = "records r" if points is None else CHOSEN_RECORDS
                 rows = connection.execute(
                     f"SELECT r.point_id, v.vector FROM {source} JOIN vectors v ON v.seq = r.seq "
-                    f"AND v.vector_space_id = {IN_USE} "
+                    f"AND v.vector_space_id = {self._id} "
                     f"WHERE {place.sql} AND {VISIBLE} AND v.vector <> x'' AND {filtered}",
                     {**chosen(points or ()), **place.parameters, **parameters.values, "now": to_ms(now)},
                 ).fetchall()
@@ -120,7 +128,7 @@ class SQLiteVectors:
         with self._database.connection() as connection:
             rows = connection.execute(
                 f"SELECT r.seq, v.vector, {SELECT_RECORD} FROM records r JOIN vectors v ON v.seq = r.seq "
-                f"AND v.vector_space_id = {IN_USE} WHERE r.seq > ? AND v.vector <> x'' ORDER BY r.seq LIMIT ?",
+                f"AND v.vector_space_id = {self._id} WHERE r.seq > ? AND v.vector <> x'' ORDER BY r.seq LIMIT ?",
                 (after, limit),
             ).fetchall()
         return [(row[0], read_record(row[2:]), read_vector(row[1])) for row in rows]
@@ -129,10 +137,31 @@ class SQLiteVectors:
         """See `VectorTable.counts`."""
         with self._database.snapshot() as connection:
             (stored,) = connection.execute(
-                f"SELECT count(*) FROM vectors WHERE vector_space_id = {IN_USE} AND vector <> x''"
+                f"SELECT count(*) FROM vectors WHERE vector_space_id = {self._id} AND vector <> x''"
             ).fetchone()
             (waiting,) = connection.execute(
                 f"SELECT count(*) FROM outbox o JOIN vectors v ON v.seq = o.seq "
-                f"AND v.vector_space_id = {IN_USE} WHERE v.vector <> x''"
+                f"AND v.vector_space_id = {self._id} WHERE v.vector <> x''"
             ).fetchone()
         return stored, waiting
+
+
+def _check_same(found: VectorSpace, space: VectorSpace) -> None:
+    if found != space:
+        raise ConfigError(
+            other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
+        )
+
+
+def write_given(
+    connection: sqlite3.Connection, number: int, records: Sequence[MemoryRecord], vectors: Matrix
+) -> None:
+    """Keep the vectors that came with records which were just written; of one id the last one."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) "
+        "SELECT ?, seq, ? FROM records WHERE point_id = ?",
+        [
+            (number, write_vector(vector), record.point_id.bytes)
+            for record, vector in zip(records, vectors, strict=True)
+        ],
+    )

@@ -17,24 +17,28 @@ from memkit_core.times import to_ms, utc_now
 _INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, {", ".join(COLUMNS)})
 VALUES ({marks(7 + len(COLUMNS))})"""
 _UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
-_ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at)
-VALUES (?, ?, ?, ?, ?, ?)"""
+_ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
 _TOGETHER = 500
 """Records whose keyword rows are gathered before they are written: what a large batch costs in memory."""
 
 
 def write_records(
-    connection: sqlite3.Connection, records: Sequence[tuple[MemoryRecord, int | None]]
+    connection: sqlite3.Connection,
+    records: Sequence[tuple[MemoryRecord, int | None]],
+    *,
+    vector_space_id: int | None = None,
 ) -> list[MemoryRecord]:
     """Insert records, or replace those with their identities; returns them as stored, in order.
 
     Each comes with the position of its message, None when it is no turn. No identity comes twice.
+    Their vectors are of the given space with that number; None for the memory's own.
     """
     places: dict[Target, tuple[int, int]] = {}
     stored: list[MemoryRecord] = []
     for chunk in chunked(records, _TOGETHER):
-        batch = _Batch(connection, places)
+        batch = _Batch(connection, places, vector_space_id)
         stored += [batch.write(record, position) for record, position in chunk]
         batch.finish()
     return stored
@@ -43,9 +47,15 @@ def write_records(
 class _Batch:
     """Rows of one transaction; what they drag along is gathered and written at the end."""
 
-    def __init__(self, connection: sqlite3.Connection, places: dict[Target, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        places: dict[Target, tuple[int, int]],
+        vector_space_id: int | None,
+    ) -> None:
         self._connection = connection
         self._places = places
+        self._vector_space_id = vector_space_id
         self._postings = Postings()
         self._tags: list[tuple[int, str, int]] = []
         self._changes: list[tuple[object, ...]] = []
@@ -68,7 +78,7 @@ class _Batch:
             seq = row[0]
             record = self._replace(seq, partition_id, read_record(row[1:]), record, position)
         self._tags += [(scope_id, tag, seq) for tag in record.tags]
-        self._changes.append(_change(record, seq))
+        self._changes.append(_change(record, seq, self._vector_space_id))
         return record
 
     def _place(self, record: MemoryRecord) -> tuple[int, int]:
@@ -76,7 +86,8 @@ class _Batch:
         place = self._places.get(target)
         if place is None:
             scope_id = ensure_scope(self._connection, record.scope)
-            place = self._places[target] = scope_id, ensure_partition(self._connection, target)
+            partition_id = ensure_partition(self._connection, target, self._vector_space_id)
+            place = self._places[target] = scope_id, partition_id
         return place
 
     def _replace(
@@ -115,7 +126,7 @@ def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | 
     return [len(terms), position, record.speaker, role]
 
 
-def _change(record: MemoryRecord, seq: int | None) -> tuple[object, ...]:
+def _change(record: MemoryRecord, seq: int | None, vector_space_id: int | None) -> tuple[object, ...]:
     """What tells the vector index that a point changed (or, without `seq`, is gone)."""
     owner = Target(scope=record.scope, space=record.space).owner
     return (
@@ -125,6 +136,7 @@ def _change(record: MemoryRecord, seq: int | None) -> tuple[object, ...]:
         record.space,
         record.scope.digest,
         to_ms(utc_now()),
+        vector_space_id,
     )
 
 
@@ -133,18 +145,19 @@ def delete_records(
 ) -> DeleteReceipt:
     """Delete the rows of `records r` for which `condition` holds, with all that hangs on them."""
     rows = connection.execute(
-        f"SELECT r.seq, r.partition_id, {SELECT_RECORD} FROM records r WHERE {condition}",
+        "SELECT r.seq, r.partition_id, (SELECT vector_space_id FROM partitions p WHERE p.id = r.partition_id), "
+        f"{SELECT_RECORD} FROM records r WHERE {condition}",
         values,
     ).fetchall()
     vectors = turns = 0
-    for seq, partition_id, *rest in rows:
+    for seq, partition_id, vector_space_id, *rest in rows:
         record = read_record(rest)
         turns += record.space == "messages"
         remove_postings(connection, partition_id, seq, record.index_text)
         connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
         vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-        connection.execute(_ENQUEUE, _change(record, None))
+        connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
 
 

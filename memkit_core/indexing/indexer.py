@@ -1,4 +1,4 @@
-"""Keeping the vector index in step with the store, and asking it while it is not.
+"""Keeping the index of one vector space in step with the store, and asking it while it is not.
 
 The store's outbox lists every change the index has not confirmed. `Indexer.sync` works it off:
 embed what has no vector, write it to the index, and, once the index has flushed, confirm. Each step
@@ -37,10 +37,11 @@ from memkit_core.ports import (
     IndexHit,
     Matrix,
     OutboxEntry,
+    OutboxState,
     Pending,
-    RecordStore,
     Vector,
     VectorIndex,
+    VectorSource,
     VectorSpace,
 )
 from memkit_core.sequences import chunked
@@ -70,12 +71,12 @@ class DenseAnswer:
 
 
 class Indexer:
-    """Works off the outbox and answers the dense leg. Thread-safe; safe after fork."""
+    """Works off the outbox of one vector space and answers its dense leg. Thread-safe; safe after fork."""
 
     def __init__(
         self,
-        store: RecordStore,
-        embedder: CheckedEmbedder,
+        source: VectorSource,
+        embedder: CheckedEmbedder | None,
         keeper: IndexKeeper,
         *,
         embed_batch: int,
@@ -83,8 +84,11 @@ class Indexer:
         retry_seconds: float,
         clock: Clock,
     ) -> None:
-        """Between `store` and the index that `keeper` hands out."""
-        self._store = store
+        """Between `source` and the index that `keeper` hands out.
+
+        Without an embedder the vectors come with the texts, or from another process.
+        """
+        self._source = source
         self._embedder = embedder
         self._keeper = keeper
         self._batch = embed_batch
@@ -99,6 +103,10 @@ class Indexer:
         self._applied_to: VectorIndex | None = None
         self._claimed: VectorSpace | None = None
         self._stored_space: VectorSpace | None = None
+
+    def embed_with(self, embedder: CheckedEmbedder) -> None:
+        """Embed with this from now on, unless there is an embedder already."""
+        self._embedder = self._embedder or embedder
 
     # ------------------------------------------------------------------ writing
 
@@ -121,7 +129,7 @@ class Indexer:
         after = 0
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
-            waiting = self._keeper.index() is None
+            waiting = self._keeper.writable() is None
             entries = self._due(after=after, unembedded=waiting)
             if not entries:
                 return
@@ -135,7 +143,7 @@ class Indexer:
     def _due(
         self, *, after: int = 0, points: Sequence[UUID] | None = None, unembedded: bool = False
     ) -> list[OutboxEntry]:
-        return self._store.outbox.due(
+        return self._source.outbox.due(
             now=self._clock(),
             limit=self._batch,
             after=after,
@@ -145,55 +153,34 @@ class Indexer:
         )
 
     def _embed(self, points: Sequence[UUID]) -> None:
+        embedder = self._embedder
+        if embedder is None:
+            return
         with self._embedding:
             entries = self._due(points=points, unembedded=True)
             if not entries:
                 return
-            vectors, error = self._vectors(entries)
+            vectors, error = _vectors(embedder, entries)
             done = [entry for entry, vector in zip(entries, vectors, strict=False) if vector is not None]
             failed = [entry for entry in entries if entry not in done]
             try:
                 if done:
-                    self._claim_space()
-                    self._store.vectors.save(done, np.stack([v for v in vectors if v is not None]))
+                    self._claim_space(embedder)
+                    self._source.vectors.save(done, np.stack([v for v in vectors if v is not None]))
             except ConfigError as mismatch:
                 failed, error = entries, mismatch
             if failed and error is not None:
                 self._failed(failed, error)
 
-    def _vectors(self, entries: Sequence[OutboxEntry]) -> tuple[list[Vector | None], Exception | None]:
-        """A vector for each entry, None where embedding failed, and the last error."""
-        texts = [entry.record.index_text for entry in entries if entry.record is not None]
-        try:
-            return list(self._embedder.embed_documents(texts)), None
-        except (ModelError, MissingDependencyError) as failure:
-            if len(texts) == 1 or isinstance(failure, MissingDependencyError):
-                return [None] * len(texts), failure
-            error: Exception = failure
-        # One bad text must not keep the others from their vectors; a model that is down must not
-        # be asked for each of them.
-        vectors: list[Vector | None] = []
-        in_a_row = 0
-        for text in texts:
-            try:
-                vectors.append(self._embedder.embed_documents([text])[0])
-                in_a_row = 0
-            except ModelError as failure:
-                vectors.append(None)
-                error, in_a_row = failure, in_a_row + 1
-            if in_a_row == _SURELY_DOWN:
-                break
-        return vectors + [None] * (len(texts) - len(vectors)), error
-
-    def _claim_space(self) -> None:
+    def _claim_space(self, embedder: CheckedEmbedder) -> None:
         """Make this embedder's vector space the store's.
 
         Raises:
             ConfigError: the store holds the vectors of another model.
         """
         if self._claimed is None:
-            space = self._embedder.space()
-            self._store.vectors.use_space(space)
+            space = embedder.space()
+            self._source.vectors.use_space(space)
             self._claimed = self._stored_space = space
 
     def _apply(self, points: Sequence[UUID]) -> None:
@@ -210,7 +197,7 @@ class Indexer:
             if not entries:
                 return
             try:
-                self._keeper.check_disk()
+                self._keeper.check_room()
                 if not self._applied:
                     self._keeper.writing(index, max(entry.number for entry in entries))
                 _write(index, entries)
@@ -228,7 +215,7 @@ class Indexer:
 
     def _present_index(self) -> VectorIndex | None:
         """The index; what was applied to another one before it counts no longer."""
-        index = self._keeper.index()
+        index = self._keeper.writable()
         if index is not self._applied_to:
             self._applied.clear()
             self._applied_to = index
@@ -252,9 +239,9 @@ class Indexer:
             self._keeper.distrust(index, error)
             return
         numbers = sorted(self._applied)
-        self._store.outbox.mark_synced(numbers)
+        self._source.outbox.mark_synced(numbers)
         self._applied.difference_update(numbers)
-        self._keeper.confirmed(index, self._store.outbox.synced_through())
+        self._keeper.confirmed(index, self._source.outbox.synced_through())
 
     def _failed(self, entries: Sequence[OutboxEntry], error: Exception) -> None:
         _log.warning("%d record(s) are not in the vector index yet: %s", len(entries), error)
@@ -264,7 +251,24 @@ class Indexer:
         for tries, numbers in by_tries.items():
             pause = min(2.0**tries, self._retry_seconds)
             again = _NEVER if tries >= self._attempts else self._clock() + timedelta(seconds=pause)
-            self._store.outbox.mark_failed(numbers, str(error), retry_at=again)
+            self._source.outbox.mark_failed(numbers, str(error), retry_at=again)
+
+    def retry(self) -> None:
+        """Make every waiting change due at once."""
+        self._source.outbox.retry()
+
+    def state(self) -> OutboxState:
+        """How far the index is behind."""
+        return self._source.outbox.state(max_attempts=self._attempts)
+
+    @property
+    def holds_index(self) -> bool:
+        """Whether this process can search the index right now."""
+        return self._keeper.index() is not None
+
+    def close(self) -> None:
+        """Let go of the index; safe to call twice."""
+        self._keeper.close()
 
     # ------------------------------------------------------------------ reading
 
@@ -276,7 +280,7 @@ class Indexer:
         Raises:
             DimensionMismatchError: the query's vector has another length than the store's.
         """
-        pending = self._caught_up(target, self._store.outbox.pending(target))
+        pending = self._caught_up(target, self._source.outbox.pending(target))
         missing = {"dense"} if any(not row.embedded for row in pending) else set[str]()
         if not self._check_dimension(query):
             return DenseAnswer(hits=[], missing=frozenset(missing))
@@ -306,11 +310,11 @@ class Indexer:
     def _caught_up(self, target: Target, pending: list[Pending]) -> list[Pending]:
         """What is pending once little work was done at once, for an embedder that makes no one wait."""
         waiting = [row.point_id for row in pending if not row.embedded]
-        if not self._embedder.fast or not 0 < len(waiting) <= _CAUGHT_UP:
+        if self._embedder is None or not self._embedder.fast or not 0 < len(waiting) <= _CAUGHT_UP:
             return pending
         for chunk in chunked(waiting, self._batch):
             self._embed(chunk)
-        return self._store.outbox.pending(target)
+        return self._source.outbox.pending(target)
 
     def compare(
         self, target: Target, query: Vector, points: Sequence[UUID], *, now: datetime
@@ -324,7 +328,7 @@ class Indexer:
     def _check_dimension(self, query: Vector) -> bool:
         """Whether there are vectors to compare with; raises when they have another length."""
         # Once there is one it stays, so a process that only reads asks the store once.
-        self._stored_space = space = self._stored_space or self._store.vectors.space()
+        self._stored_space = space = self._stored_space or self._source.vectors.space()
         if space is not None and query.shape != (space.dimension,):
             raise DimensionMismatchError(
                 f"the store holds {space.model!r} vectors of {space.dimension} dimensions, the query has "
@@ -337,8 +341,35 @@ class Indexer:
     def _scan(
         self, target: Target, query: Vector, where: Filter | None, now: datetime, points: list[UUID] | None
     ) -> list[IndexHit]:
-        found, vectors = self._store.vectors.scan(target, where=where, now=now, points=points)
+        found, vectors = self._source.vectors.scan(target, where=where, now=now, points=points)
         return _cosines(found, vectors, query) if found else []
+
+
+def _vectors(
+    embedder: CheckedEmbedder, entries: Sequence[OutboxEntry]
+) -> tuple[list[Vector | None], Exception | None]:
+    """A vector for each entry, None where embedding failed, and the last error."""
+    texts = [entry.record.index_text for entry in entries if entry.record is not None]
+    try:
+        return list(embedder.embed_documents(texts)), None
+    except (ModelError, MissingDependencyError) as failure:
+        if len(texts) == 1 or isinstance(failure, MissingDependencyError):
+            return [None] * len(texts), failure
+        error: Exception = failure
+    # One bad text must not keep the others from their vectors; a model that is down must not be
+    # asked for each of them.
+    vectors: list[Vector | None] = []
+    in_a_row = 0
+    for text in texts:
+        try:
+            vectors.append(embedder.embed_documents([text])[0])
+            in_a_row = 0
+        except ModelError as failure:
+            vectors.append(None)
+            error, in_a_row = failure, in_a_row + 1
+        if in_a_row == _SURELY_DOWN:
+            break
+    return vectors + [None] * (len(texts) - len(vectors)), error
 
 
 def _write(index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
