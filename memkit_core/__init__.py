@@ -12,6 +12,7 @@ with Memory.open("memory.db") as memory:
 from typing import TYPE_CHECKING
 
 from memkit_core.config import Config
+from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.errors import (
     BackendError,
     BackendTimeoutError,
@@ -68,6 +69,7 @@ __all__ = [
     "ConflictError",
     "DeleteReceipt",
     "DimensionMismatchError",
+    "Documents",
     "Filter",
     "FilterError",
     "InvalidInputError",
@@ -77,6 +79,7 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "ModelError",
+    "NewDocument",
     "NewMemory",
     "Origin",
     "Ranking",
@@ -90,6 +93,7 @@ __all__ = [
     "ScopeError",
     "ScopeKind",
     "ScoredRecord",
+    "SearchMode",
     "Session",
     "Signals",
     "Status",

@@ -16,9 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
+from numpy.typing import ArrayLike
+
 from memkit_core.config import Config
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.tokens import approximate_tokens
+from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import NewMemory
 from memkit_core.memory import OMITTED, Capabilities, Memory, Omitted
@@ -34,7 +37,7 @@ from memkit_core.models import (
     Session,
     Status,
 )
-from memkit_core.ports import TokenCounter
+from memkit_core.ports import TokenCounter, Vector
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, TimeLike, utc_now
@@ -114,6 +117,66 @@ class AsyncSessions:
     async def clear(self, *, scope: Scope) -> DeleteReceipt:
         """See `Sessions.clear`."""
         return await self._hops.run(self._sessions.clear, scope=scope)
+
+
+class AsyncDocuments:
+    """The verbs of a collection, awaited; reached as `AsyncMemory.documents`. See `Documents`."""
+
+    def __init__(self, documents: Documents, hops: _Hops) -> None:
+        """Call `documents` in worker threads."""
+        self.documents = documents
+        self._hops = hops
+
+    async def put(
+        self, documents: Iterable[NewDocument | str], *, vectors: ArrayLike | None = None
+    ) -> list[MemoryRecord]:
+        """See `Documents.put`."""
+        return await self._hops.run(self.documents.put, documents, vectors=vectors)
+
+    async def search(
+        self,
+        query: str = "",
+        *,
+        vector: ArrayLike | None = None,
+        top_k: int = 4,
+        filters: FilterLike | None = None,
+        mode: SearchMode | str = SearchMode.DENSE,
+        min_similarity: float = 0.0,
+    ) -> RecallResult:
+        """See `Documents.search`."""
+        return await self._hops.run(
+            self.documents.search,
+            query,
+            vector=vector,
+            top_k=top_k,
+            filters=filters,
+            mode=mode,
+            min_similarity=min_similarity,
+        )
+
+    async def get(self, ids: Iterable[str]) -> list[MemoryRecord]:
+        """See `Documents.get`."""
+        return await self._hops.run(self.documents.get, ids)
+
+    async def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
+        """See `Documents.vectors`."""
+        return await self._hops.run(self.documents.vectors, ids)
+
+    async def list(
+        self, *, filters: FilterLike | None = None, limit: int = 100, cursor: str | None = None
+    ) -> RecordPage:
+        """See `Documents.list`."""
+        return await self._hops.run(self.documents.list, filters=filters, limit=limit, cursor=cursor)
+
+    async def delete(
+        self, ids: Iterable[str] | None = None, *, filters: FilterLike | None = None
+    ) -> DeleteReceipt:
+        """See `Documents.delete`."""
+        return await self._hops.run(self.documents.delete, ids, filters=filters)
+
+    async def clear(self) -> DeleteReceipt:
+        """See `Documents.clear`."""
+        return await self._hops.run(self.documents.clear)
 
 
 class AsyncMemory:
@@ -232,6 +295,20 @@ class AsyncMemory:
             self._memory.list_records, scope=scope, tags=tags, since=since, until=until, types=types,
             status=status, filters=filters, order=order, limit=limit, cursor=cursor, space=space,
         )  # fmt: skip
+
+    async def documents(
+        self,
+        name: str = "default",
+        *,
+        scope: Scope,
+        embedder: object = None,
+        embedding_model: str | None = None,
+    ) -> AsyncDocuments:
+        """See `Memory.documents`."""
+        documents = await self._hops.run(
+            self.memory.documents, name, scope=scope, embedder=embedder, embedding_model=embedding_model
+        )
+        return AsyncDocuments(documents, self._hops)
 
     async def delete(
         self,

@@ -107,16 +107,22 @@ def build_record(
 
 def checked_content(content: object, *, max_chars: int) -> str:
     """Text that can be stored: not blank, not too long, NUL and lone surrogates replaced by U+FFFD."""
-    if not isinstance(content, str):
-        raise InvalidInputError(f"content must be a string, got {type(content).__name__} {shown(content)}")
-    if not content.strip():
+    text = checked_text(content, "content", max_chars=max_chars)
+    if not text.strip():
         raise InvalidInputError(f"content must not be blank, got {shown(content)}")
-    if len(content) > max_chars:
+    return text
+
+
+def checked_text(text: object, name: str, *, max_chars: int) -> str:
+    """Text that can be stored, blank or not: not too long, NUL and lone surrogates replaced by U+FFFD."""
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{name} must be a string, got {type(text).__name__} {shown(text)}")
+    if len(text) > max_chars:
         raise InvalidInputError(
-            f"content must have at most {max_chars} characters, got {len(content)}; split it, or raise "
+            f"{name} must have at most {max_chars} characters, got {len(text)}; split it, or raise "
             "Config.max_content_chars"
         )
-    return storable(content)
+    return storable(text)
 
 
 def checked_id(value: object, name: str = "id") -> str:

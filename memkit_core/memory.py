@@ -16,9 +16,10 @@ from typing import Self
 from uuid import UUID
 
 from memkit_core.config import Config
-from memkit_core.connect import Parts, connect
+from memkit_core.connect import Parts, checked_embedder, connect
 from memkit_core.conversation.sessions import Sessions
-from memkit_core.embedders.resolve import without_secrets
+from memkit_core.documents import Documents
+from memkit_core.embedders.resolve import resolve_embedder, without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.inputs import (
@@ -383,6 +384,47 @@ class Memory:
             cursor=cursor,
         )
         return self._store.records.list(scope, query, now=self._clock())
+
+    # ------------------------------------------------------------------ documents
+
+    def documents(
+        self,
+        name: str = "default",
+        *,
+        scope: Scope,
+        embedder: object = None,
+        embedding_model: str | None = None,
+    ) -> Documents:
+        """The collection `name` of `scope`: texts in a space of their own, searched like a vector store.
+
+        Args:
+            name: any id; the space is `documents:<name>`.
+            scope: whose documents.
+            embedder: a model of the collection's own, in any form `Memory.open` takes; None for the
+                memory's.
+            embedding_model: the name of the model; given without `embedder` it says that texts and
+                queries come with their vectors of that model.
+
+        Raises:
+            ConfigError: the collection holds vectors of another model.
+        """
+        require_scope(scope, verb="documents")
+        own = None
+        if embedder is not None:
+            resolved = resolve_embedder(embedder, model=embedding_model)
+            own = checked_embedder(resolved, self.config, dimension=None, given=True)
+        return Documents(
+            name,
+            scope,
+            store=self._store,
+            indexers=self._indexers,
+            own=self._parts.embedder,
+            embedder=own,
+            model=embedding_model if own is None else own.model,
+            config=self.config,
+            clock=self._clock,
+            changed=self._worker.wake,
+        )
 
     # ------------------------------------------------------------------ deleting
 

@@ -218,6 +218,9 @@ class RecordTable(Protocol):
     def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
         """Delete these records with their vectors and keyword rows. Unknown ids count as nothing."""
 
+    def delete_space(self, scope: Scope, space: str) -> DeleteReceipt:
+        """Delete all records of one space of a scope, other than `messages`; see `MessageLog.clear`."""
+
     def delete_scope(self, scope: Scope) -> DeleteReceipt:
         """Delete all of a scope in every space; of a user, the sessions too. Other scopes keep all."""
 
@@ -397,6 +400,9 @@ class RecordStore(VectorSource, Protocol):
 
     def given(self, space: VectorSpace) -> VectorSource:
         """The vectors of a given space, and the changes of the rows that have theirs there."""
+
+    def space_of(self, target: Target) -> VectorSpace | None:
+        """The vector space of the target's rows: a given one or the memory's own; None without rows."""
 
     def given_spaces(self) -> list[VectorSpace]:
         """The given spaces that were ever written to."""

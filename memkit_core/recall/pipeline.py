@@ -72,6 +72,9 @@ class RecallQuery:
     asked_at: datetime
     now: datetime
     exclude: frozenset[UUID] = frozenset()
+    space: str = MEMORIES
+    vector: Vector | None = None
+    """The query's own vector; None for the embedder's."""
 
     @property
     def condition(self) -> Filter:
@@ -83,7 +86,7 @@ class RecallQuery:
     @property
     def targets(self) -> tuple[Target, ...]:
         """What is read, narrow scopes first; a session whose user is named too is read once."""
-        memories = [Target(scope=scope, space=MEMORIES) for scope in self.scopes]
+        memories = [Target(scope=scope, space=self.space) for scope in self.scopes]
         talks = [
             Target(scope=scope, space=MESSAGES)
             for scope in self.scopes
@@ -137,6 +140,8 @@ class Recall:
     def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
         if query.ranking.dense <= 0:
             return None
+        if query.vector is not None:
+            return query.vector
         try:
             return self._embedder.embed_query(query.text)
         except ModelError:
@@ -209,7 +214,7 @@ class Recall:
         hits = [
             dataclasses.replace(
                 hit,
-                signals=dataclasses.replace(hit.signals, similarity=_similarity(cosines.get(point))),
+                signals=dataclasses.replace(hit.signals, similarity=similarity(cosines.get(point))),
             )
             if (point := hit.record.point_id) in cosines
             else hit
@@ -279,7 +284,8 @@ def _dated(text: str, candidates: Sequence[Candidate]) -> Floats:
     return np.array([date_fit(dates, from_ms(candidate.since)) for candidate in candidates])
 
 
-def _similarity(cosine: float | None) -> float | None:
+def similarity(cosine: float | None) -> float | None:
+    """(1 + cosine) / 2, kept in [0, 1]; None when there was nothing to compare."""
     return None if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
 
 
@@ -293,7 +299,7 @@ def _hit(record: MemoryRecord, one: _Found, candidate: Candidate, scored: Scored
         record=record,
         score=float(scored.score[row]),
         signals=Signals(
-            similarity=_similarity(cosine),
+            similarity=similarity(cosine),
             keyword=one.keyword.get(candidate.point_id.int),
             relevance=signals["relevance"],
             importance=record.importance,

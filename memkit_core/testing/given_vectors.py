@@ -121,6 +121,32 @@ class GivenVectorsContract(ContractGuard):
         _put(store, "c", "d", space=_OTHER)
         assert store.given(_OTHER).vectors.counts()[0] == 3
         assert store.given_spaces() == [_GIVEN, _OTHER]
+        assert store.space_of(_MINE) == _OTHER
+
+    def test_a_space_is_known_by_its_rows(self, store: RecordStore) -> None:
+        """`space_of` tells whose vectors a target's rows have: given ones, the memory's own, or none yet."""
+        assert store.space_of(_MINE) is None
+        _put(store, "a", "b")
+        assert store.space_of(_MINE) == _GIVEN
+        store.records.put(ALICE, [record(ALICE, "m")])
+        assert store.space_of(Target(scope=ALICE)) is None
+        embed_all(store)
+        assert store.space_of(Target(scope=ALICE)) == SPACE
+        assert store.space_of(Target(scope=BOB, space=_NOTES)) is None
+
+    def test_a_space_is_deleted_alone(self, store: RecordStore) -> None:
+        """Deleting one space of a scope leaves its other spaces and other scopes as they are."""
+        _put(store, "a", "b")
+        store.records.put(ALICE, [record(ALICE, "m"), record(ALICE, "x", space="documents:notes2")])
+        store.records.put(BOB, [record(BOB, "a", space=_NOTES)])
+        receipt = store.records.delete_space(ALICE, _NOTES)
+        assert (receipt.records, receipt.vectors) == (2, 2)
+        assert store.records.delete_space(ALICE, _NOTES).nothing
+        assert store.records.get(ALICE, _NOTES, ["a", "b"], now=NOW) == []
+        assert len(store.records.get(ALICE, "memories", ["m"], now=NOW)) == 1
+        assert len(store.records.get(ALICE, "documents:notes2", ["x"], now=NOW)) == 1
+        assert len(store.records.get(BOB, _NOTES, ["a"], now=NOW)) == 1
+        assert store.space_of(_MINE) is None
 
     def test_wrong_vectors_are_refused(self, store: RecordStore) -> None:
         """Vectors of another length, too few, or without a space are typed errors, and nothing is written."""

@@ -66,6 +66,12 @@ class InMemoryRecords:
             rows = [self._state.rows.get((scope, space, i)) for i in dict.fromkeys(ids)]
             return self._state.remove([row for row in rows if row is not None])
 
+    def delete_space(self, scope: Scope, space: str) -> DeleteReceipt:
+        """See `RecordTable.delete_space`."""
+        with self._state.open():
+            rows = self._state.rows_of(Target(scope=scope, space=space))
+            return self._state.remove([row for row in rows if row.record.scope == scope])
+
     def delete_scope(self, scope: Scope) -> DeleteReceipt:
         """See `RecordTable.delete_scope`."""
         with self._state.open():

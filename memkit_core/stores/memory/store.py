@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memkit_core.models import Target
 from memkit_core.ports import VectorSource, VectorSpace
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
@@ -44,6 +45,12 @@ class InMemoryStore:
             vectors=InMemoryVectors(self._state, space),
             outbox=InMemoryOutbox(self._state, space),
         )
+
+    def space_of(self, target: Target) -> VectorSpace | None:
+        """See `RecordStore.space_of`."""
+        with self._state.open():
+            partition = self._state.partitions.get((target.owner, target.space))
+            return None if partition is None else partition.given or self._state.vector_space
 
     def given_spaces(self) -> list[VectorSpace]:
         """See `RecordStore.given_spaces`."""

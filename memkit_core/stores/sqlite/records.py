@@ -123,6 +123,16 @@ class SQLiteRecords:
             drop_unused(connection, [scope_id])
         return summed(*receipts)
 
+    def delete_space(self, scope: Scope, space: str) -> DeleteReceipt:
+        """See `RecordTable.delete_space`."""
+        with self._database.write("delete space") as connection:
+            scope_id = find_scope(connection, scope)
+            if scope_id is None:
+                return DeleteReceipt()
+            receipt = delete_records(connection, "r.scope_id = ? AND r.space = ?", (scope_id, space))
+            drop_unused(connection, [scope_id])
+        return receipt
+
     def delete_scope(self, scope: Scope) -> DeleteReceipt:
         """See `RecordTable.delete_scope`."""
         with self._database.write("delete scope") as connection:

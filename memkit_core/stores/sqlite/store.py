@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from memkit_core.models import Target
 from memkit_core.ports import VectorSource, VectorSpace
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite import schema
@@ -16,7 +17,7 @@ from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
-from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_vector_space
+from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
 from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
 
@@ -79,6 +80,22 @@ class SQLiteStore:
             vectors=SQLiteVectors(self._database, space, number),
             outbox=SQLiteOutbox(self._database, number),
         )
+
+    def space_of(self, target: Target) -> VectorSpace | None:
+        """See `RecordStore.space_of`."""
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            if place is None:
+                return None
+            row = connection.execute(
+                "SELECT v.model, v.revision, v.dimension, v.in_use FROM partitions p JOIN vector_spaces v "
+                "ON v.id = p.vector_space_id OR (p.vector_space_id IS NULL AND v.in_use = 1) WHERE p.id = ?",
+                (place.partition_id,),
+            ).fetchone()
+        if row is None:
+            return None
+        model, revision, dimension, in_use = row
+        return VectorSpace(model=model, revision=revision, dimension=dimension, given=not in_use)
 
     def given_spaces(self) -> list[VectorSpace]:
         """See `RecordStore.given_spaces`."""

@@ -1,0 +1,6 @@
+"""Documents: collections in a space of their own, and recalled records as a framework's documents."""
+
+from memkit_core.documents.collection import Documents, NewDocument, SearchMode
+from memkit_core.documents.metadata import document_metadata
+
+__all__ = ["Documents", "NewDocument", "SearchMode", "document_metadata"]

@@ -1,0 +1,416 @@
+"""`memory.documents(...)`: a named collection of texts, what the frameworks' vector stores are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memkit_core.config import Config
+from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.errors import (
+    BackendError,
+    ConfigError,
+    DimensionMismatchError,
+    InvalidInputError,
+    ModelError,
+    shown,
+)
+from memkit_core.filters import And, FilterLike, parse_filter
+from memkit_core.indexing import Indexer, Indexers
+from memkit_core.inputs import checked_count, checked_enum, checked_fraction, checked_id, checked_text, listed
+from memkit_core.jsonvalues import checked_metadata
+from memkit_core.models import (
+    DeleteReceipt,
+    MemoryRecord,
+    RecallResult,
+    RecordPage,
+    ScoredRecord,
+    Signals,
+    Status,
+    Target,
+)
+from memkit_core.ports import ListQuery, Matrix, RecordStore, Vector, VectorSpace
+from memkit_core.recall.pipeline import Recall, RecallQuery, similarity
+from memkit_core.scope import Scope
+from memkit_core.text.clean import storable
+from memkit_core.times import Clock
+
+_log = logging.getLogger("memkit")
+
+_MATRIX = 2
+_PAGE = 1000
+
+
+class SearchMode(StrEnum):
+    """How a collection is searched: by vectors, by words (BM25), or by both, fused."""
+
+    DENSE = "dense"
+    KEYWORD = "keyword"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDocument:
+    """A text to be put into a collection; a UUID is made when `id` is None. `content` may be empty."""
+
+    content: str
+    id: str | None = None
+    metadata: Mapping[str, object] | None = None
+
+
+class Documents:
+    """A named collection of texts that belongs to one scope. Reached as `memory.documents`; thread-safe.
+
+    It is a space of its own: nothing here is recalled as a memory, and clearing it touches nothing
+    else. A collection has the vectors of one model: of the memory's embedder, of an embedder of its
+    own, or those that its texts come with. Documents are never merged; the same id replaces.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        store: RecordStore,
+        indexers: Indexers,
+        own: CheckedEmbedder,
+        embedder: CheckedEmbedder | None,
+        model: str | None,
+        config: Config,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        """`Memory.documents` is the way in: `embedder` and `model` are None for the memory's own vectors."""
+        self.name = name
+        self.scope = scope
+        self._target = Target(scope=scope, space=f"documents:{checked_id(name, 'name')}")
+        self._store = store
+        self._indexers = indexers
+        self._own = own
+        self._embedder = embedder
+        self._model = model
+        self._config = config
+        self._clock = clock
+        self._changed = changed
+        self._space_held(None)
+
+    @property
+    def space(self) -> str:
+        """The space its records are in, `documents:<name>`."""
+        return self._target.space
+
+    # ------------------------------------------------------------------ writing
+
+    def put(
+        self, documents: Iterable[NewDocument | str], *, vectors: ArrayLike | None = None
+    ) -> list[MemoryRecord]:
+        """Add documents, replacing those with the same ids; returns the stored records in order.
+
+        One transaction: all or nothing. They are found by words when this returns, and by vector too
+        unless the embedder or the index failed: then they wait in the outbox, see
+        `Memory.capabilities`. The same id twice in one call is one document, the last.
+
+        Args:
+            documents: what to keep; a text stands for `NewDocument(content=text)`.
+            vectors: shape `(n, d)`, one row a document, for a collection whose texts come with their
+                vectors; an all-zero row means nothing to embed.
+
+        Raises:
+            InvalidInputError: a document or vectors that cannot be stored; nothing is written.
+            DimensionMismatchError: vectors of another length than those the collection holds.
+            ConfigError: the collection holds vectors of another model.
+            ModelError: an embedder of the collection's own failed at its very first use, when the
+                length of its vectors is not known yet.
+        """
+        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+            raise InvalidInputError(f"put takes a list of texts or NewDocument, got {shown(documents)}")
+        records = [self._record(document) for document in documents]
+        if len(records) > self._config.max_batch:
+            raise InvalidInputError(
+                f"put: at most {self._config.max_batch} documents in one call, got {len(records)}"
+            )
+        given = self._checked_vectors(vectors, len(records))
+        if not records:
+            return []
+        space = self._space_to_write(given)
+        stored = self._store.records.put(self.scope, records, vector_space=space, vectors=given)
+        try:
+            self._indexer(space).sync([record.point_id for record in stored])
+        except BackendError as error:
+            # Documented degradation: the documents are safe, and the worker goes on with the outbox.
+            _log.warning("put: stored, but not indexed yet: %s", error)
+        self._changed()
+        return stored
+
+    def _record(self, document: NewDocument | str) -> MemoryRecord:
+        new = NewDocument(content=document) if isinstance(document, str) else document
+        if not isinstance(new, NewDocument):
+            raise InvalidInputError(f"put takes texts or NewDocument, got {shown(new)}")
+        now = self._clock()
+        return MemoryRecord(
+            id=str(uuid.uuid4()) if new.id is None else checked_id(new.id),
+            scope=self.scope,
+            space=self.space,
+            content=checked_text(new.content, "content", max_chars=self._config.max_content_chars),
+            metadata=checked_metadata(new.metadata),
+            agent_id=self._config.agent_id,
+            created_at=now,
+            updated_at=now,
+        )
+
+    def _checked_vectors(self, vectors: ArrayLike | None, count: int) -> Matrix | None:
+        if vectors is None or not count:
+            if self._model is not None and self._embedder is None and count:
+                raise InvalidInputError(
+                    f"the texts of {self.name!r} come with the vectors of {self._model!r}; give vectors, or open "
+                    "the collection with an embedder"
+                )
+            return None
+        if self._model is None:
+            raise InvalidInputError(
+                f"{self.name!r} is embedded by the memory itself; open it with embedding_model= to give vectors"
+            )
+        matrix = _finite(vectors, _MATRIX, f"vectors, one row for each of {count} documents,")
+        if len(matrix) != count:
+            raise InvalidInputError(f"vectors: {count} documents came with {len(matrix)} vectors")
+        return matrix
+
+    def _space_to_write(self, vectors: Matrix | None) -> VectorSpace | None:
+        if self._model is None:
+            return None
+        held = self._space_held(vectors.shape[1] if vectors is not None else None)
+        if held is not None:
+            return held
+        if vectors is None:
+            assert self._embedder is not None
+            return self._embedder.space()
+        return self._named_space(self._model, vectors.shape[1])
+
+    def _named_space(self, model: str, dimension: int) -> VectorSpace:
+        revision = "" if self._embedder is None else self._embedder.revision
+        return VectorSpace(model=model, revision=revision, dimension=dimension, given=True)
+
+    def _space_held(self, dimension: int | None) -> VectorSpace | None:
+        """The given space the collection's vectors are in, None when it is empty or has the memory's.
+
+        Raises:
+            ConfigError: they are not those this collection was opened for.
+            DimensionMismatchError: they have another length than `dimension`.
+        """
+        held = self._store.space_of(self._target)
+        if held is None:
+            return None
+        if self._model is None:
+            if held.given:
+                raise ConfigError(
+                    f"{self.space!r} of {self.scope} holds vectors of {held.model!r}; open it with that embedder, or "
+                    f"with embedding_model={held.model!r}"
+                )
+            return None
+        expected = self._named_space(self._model, held.dimension)
+        if held != expected:
+            raise ConfigError(
+                f"{self.space!r} of {self.scope} holds vectors of {held.model!r}, it was opened for {self._model!r}; "
+                "open it with the model it was made with, or clear it first"
+            )
+        if dimension not in (None, held.dimension):
+            raise DimensionMismatchError(
+                f"{self.space!r} holds vectors of {held.dimension} dimensions, got {dimension}; use the model it was "
+                "made with",
+                backend="memkit",
+                operation="documents",
+            )
+        return held
+
+    def _indexer(self, space: VectorSpace | None) -> Indexer:
+        return self._indexers.own if space is None else self._indexers.given(space, self._embedder)
+
+    # ------------------------------------------------------------------ searching
+
+    def search(
+        self,
+        query: str = "",
+        *,
+        vector: ArrayLike | None = None,
+        top_k: int = 4,
+        filters: FilterLike | None = None,
+        mode: SearchMode | str = SearchMode.DENSE,
+        min_similarity: float = 0.0,
+    ) -> RecallResult:
+        """The documents nearest to `query`, best first.
+
+        Args:
+            query: text, for the words and, where no `vector` is given, for the embedder.
+            vector: shape `(d,)`, the query's own vector, of the model the collection holds.
+            top_k: the most hits, 1 to `Config.max_top_k`.
+            filters: conditions that every hit satisfies, see `memkit_core.filters`; the keys of a
+                document's metadata are `metadata.<key>`.
+            mode: "dense" orders by `signals.similarity`, which then is the score; "keyword" by BM25;
+                "hybrid" fuses both, without regard to the age of a document.
+            min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this.
+
+        Returns:
+            The hits. When the query could not be embedded the keyword leg answers, and `.missing`
+            holds "dense"; "index" is there while exact scans stand in for the index.
+
+        Raises:
+            DimensionMismatchError: `vector` has another length than the collection's vectors.
+            InvalidInputError: `top_k` out of range, or a query that is no text.
+            FilterError: an unknown operator or unusable key; never an empty answer instead.
+        """
+        if not isinstance(query, str):
+            raise InvalidInputError(f"search: query must be a string, got {shown(query)}")
+        asked = RecallQuery(
+            text=storable(query),
+            scopes=(self.scope,),
+            space=self.space,
+            top_k=checked_count(top_k, "search: top_k", most=self._config.max_top_k),
+            where=parse_filter(filters),
+            types=(),
+            statuses=(Status.ACTIVE,),
+            include_messages=False,
+            # A document is no memory: neither its age nor an importance nobody gave counts.
+            ranking=dataclasses.replace(self._config.ranking, recency=0.0, newer=0.0, importance=0.0),
+            candidates=max(self._config.candidates, 3 * top_k),
+            asked_at=self._clock(),
+            now=self._clock(),
+        )
+        chosen = checked_enum(SearchMode, mode, "mode")
+        floor = checked_fraction(min_similarity, "min_similarity")
+        given = None if vector is None else _finite(vector, 1, "vector")
+        space = self._space_held(None if given is None else len(given))
+        if given is not None and self._model is None:
+            own = self._store.vectors.space()
+            if own is not None and own.dimension != len(given):
+                raise DimensionMismatchError(
+                    f"the memory's vectors have {own.dimension} dimensions, the query {len(given)}",
+                    backend="memkit",
+                    operation="documents",
+                )
+        return self._answer(asked, chosen, given, self._indexer(space), floor)
+
+    def _answer(
+        self, asked: RecallQuery, mode: SearchMode, given: Vector | None, indexer: Indexer, floor: float
+    ) -> RecallResult:
+        missing = set[str]()
+        vector = given
+        if vector is None and mode is not SearchMode.KEYWORD:
+            vector = self._embedded(asked.text, missing)
+        if mode is SearchMode.DENSE and vector is not None:
+            result = self._nearest(asked, vector, indexer)
+        else:
+            by_words = vector is None or mode is SearchMode.KEYWORD
+            ranking = dataclasses.replace(asked.ranking, dense=0.0) if by_words else asked.ranking
+            recall = Recall(self._store, self._own, indexer)
+            result = recall.run(dataclasses.replace(asked, ranking=ranking, vector=vector))
+        hits = tuple(hit for hit in result if floor <= 0 or (hit.signals.similarity or 0.0) >= floor)
+        return dataclasses.replace(result, hits=hits, missing=result.missing | missing)
+
+    def _embedded(self, text: str, missing: set[str]) -> Vector | None:
+        embedder = self._own if self._model is None else self._embedder
+        if embedder is None:
+            missing.add("dense")
+            return None
+        try:
+            return embedder.embed_query(text)
+        except ModelError as error:
+            # Documented degradation: the keyword leg answers, the result says what was missing.
+            _log.warning("search: the query was not embedded: %s", error)
+            missing.add("dense")
+            return None
+
+    def _nearest(self, asked: RecallQuery, vector: Vector, indexer: Indexer) -> RecallResult:
+        answer = indexer.search(
+            self._target, vector, where=asked.condition, now=asked.now, limit=asked.top_k + 1
+        )
+        records = {
+            record.point_id: record
+            for record in self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
+        }
+        hits = [
+            ScoredRecord(
+                record=records[hit.point_id], score=alike, signals=Signals(similarity=alike, relevance=alike)
+            )
+            for hit in answer.hits
+            if hit.point_id in records and (alike := similarity(hit.cosine)) is not None
+        ]
+        return RecallResult(
+            hits=tuple(hits[: asked.top_k]), missing=answer.missing, truncated=len(hits) > asked.top_k
+        )
+
+    # ------------------------------------------------------------------ reading and deleting
+
+    def get(self, ids: Iterable[str]) -> list[MemoryRecord]:
+        """The documents with these ids that exist, in the order of `ids`, without repeats."""
+        wanted = [checked_id(one) for one in listed(ids, "ids")]
+        found = self._store.records.get(self.scope, self.space, wanted, now=self._clock())
+        return [record for record in found if record.status is Status.ACTIVE]
+
+    def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
+        """The stored vector of each of these documents that has one, `(d,) float32`, by id."""
+        points = {record.point_id: record.id for record in self.get(ids)}
+        space = self._space_held(None)
+        table = self._store.vectors if space is None else self._store.given(space).vectors
+        found, rows = table.scan(self._target, where=None, now=self._clock(), points=list(points))
+        return {points[point]: row for point, row in zip(found, rows, strict=True)}
+
+    def list(
+        self, *, filters: FilterLike | None = None, limit: int = 100, cursor: str | None = None
+    ) -> RecordPage:
+        """Documents that satisfy `filters`, newest first; the cursor pages on."""
+        query = ListQuery(
+            space=self.space,
+            where=parse_filter(filters),
+            limit=checked_count(limit, "list: limit", most=10_000),
+            cursor=cursor,
+        )
+        return self._store.records.list(self.scope, query, now=self._clock())
+
+    def delete(self, ids: Iterable[str] | None = None, *, filters: FilterLike | None = None) -> DeleteReceipt:
+        """Delete the documents with these ids, or those that satisfy `filters`; unknown ids count as nothing.
+
+        Raises:
+            InvalidInputError: neither, or both, were given: see `clear` for all of them.
+        """
+        if (ids is None) == (filters is None):
+            raise InvalidInputError("delete: give ids or filters; clear() deletes the whole collection")
+        wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
+        receipt = self._store.records.delete(self.scope, self.space, wanted)
+        self._changed()
+        return receipt
+
+    def _all_ids(self, filters: FilterLike | None) -> Sequence[str]:
+        where = parse_filter(filters)
+        if where in (None, And(())):
+            raise InvalidInputError(
+                "delete: filters holds no condition; clear() deletes the whole collection"
+            )
+        page = self.list(filters=where, limit=_PAGE)
+        found = [record.id for record in page]
+        while page.cursor is not None:
+            page = self.list(filters=where, limit=_PAGE, cursor=page.cursor)
+            found += [record.id for record in page]
+        return found
+
+    def clear(self) -> DeleteReceipt:
+        """Delete every document of this collection, and nothing else, in one transaction."""
+        receipt = self._store.records.delete_space(self.scope, self.space)
+        self._changed()
+        return receipt
+
+
+def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:
+    try:
+        found = np.array(vectors, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{expected} must be numbers, got {shown(vectors)}") from error
+    if found.ndim != dimensions or not np.isfinite(found).all():
+        raise InvalidInputError(f"{expected} must be finite numbers, got shape {found.shape}")
+    return found
