@@ -41,6 +41,7 @@ from memkit_core.ports import TokenCounter, Vector
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, TimeLike, utc_now
+from memkit_core.upkeep import Findings, Upkeep
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -179,6 +180,27 @@ class AsyncDocuments:
         return await self._hops.run(self.documents.clear)
 
 
+class AsyncUpkeep:
+    """The verbs of `memory.upkeep`, awaited; reached as `AsyncMemory.upkeep`. See `Upkeep`."""
+
+    def __init__(self, upkeep: Upkeep, hops: _Hops) -> None:
+        """Call `upkeep` in worker threads."""
+        self._upkeep = upkeep
+        self._hops = hops
+
+    async def verify(self) -> Findings:
+        """See `Upkeep.verify`."""
+        return await self._hops.run(self._upkeep.verify)
+
+    async def repair(self) -> Findings:
+        """See `Upkeep.repair`."""
+        return await self._hops.run(self._upkeep.repair)
+
+    async def reindex(self) -> int:
+        """See `Upkeep.reindex`."""
+        return await self._hops.run(self._upkeep.reindex)
+
+
 class AsyncMemory:
     """`Memory` for asyncio: the same verbs with the same signatures, awaited.
 
@@ -190,6 +212,7 @@ class AsyncMemory:
         """Call `memory` in worker threads; closing this closes it."""
         self._memory = memory
         self._hops = _Hops()
+        self.upkeep = AsyncUpkeep(memory.upkeep, self._hops)
         self.sessions = AsyncSessions(memory.sessions, self._hops)
 
     @classmethod

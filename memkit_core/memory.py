@@ -20,7 +20,7 @@ from memkit_core.connect import Parts, checked_embedder, connect
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.documents import Documents
 from memkit_core.embedders.resolve import resolve_embedder, without_secrets
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.inputs import (
     NewMemory,
@@ -52,6 +52,7 @@ from memkit_core.scope import Scope, require_scope
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
+from memkit_core.upkeep import Upkeep
 from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -94,6 +95,7 @@ class Memory:
 
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
+        waiting = parts.indexers.state().length
         self.config = config
         self._parts = parts
         # Closed with this memory, though others of this process may go on with the store.
@@ -103,11 +105,12 @@ class Memory:
         self._worker = Worker(parts.indexers, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
+        self.upkeep = Upkeep(self._store, parts.indexers)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(_shut, self._store, self._worker, parts, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
-        if parts.indexers.state().length:
+        if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()
             self._worker.wake()
@@ -143,7 +146,11 @@ class Memory:
         """
         config = Config() if config is None else config
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
-        memory = cls(parts, config=config, clock=clock)
+        try:
+            memory = cls(parts, config=config, clock=clock)
+        except BaseException:
+            parts.release()
+            raise
         if parts.store.durable:
             # What is pickled holds no key: the reopened memory takes it from the environment.
             memory._reopen = (
@@ -565,7 +572,14 @@ def _shut_elsewhere(shut: Callable[[], None]) -> None:
     The garbage collector may run in any thread at any moment, also in one that holds a lock which
     closing needs; so that thread waits for a moment only.
     """
-    thread = threading.Thread(target=shut, name="memkit-close", daemon=True)
+
+    def shut_or_say_why() -> None:
+        try:
+            shut()
+        except MemkitError as error:
+            _log.warning("a memory that was dropped without close() was not closed well: %s", error)
+
+    thread = threading.Thread(target=shut_or_say_why, name="memkit-close", daemon=True)
     try:
         thread.start()
     except RuntimeError:

@@ -177,6 +177,20 @@ class VectorSpace:
         return f"{self.model}|{self.revision}|{self.dimension}" + ("|given" if self.given else "")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in a store or index that is not what the records say it must be.
+
+    `kind` is a short name for what is wrong, `count` how often, `detail` a sentence with the remedy
+    where memkit has none; `mended` says that it is right again.
+    """
+
+    kind: str
+    count: int
+    detail: str
+    mended: bool = False
+
+
 class RecordTable(Protocol):
     """The records of every space. Each method is one transaction.
 
@@ -418,6 +432,12 @@ class RecordStore(VectorSource, Protocol):
     @property
     def log(self) -> MessageLog:
         """Sessions and messages."""
+
+    def verify(self) -> list[Problem]:
+        """What inside the store does not agree with its records; changes nothing. Reads every row."""
+
+    def repair(self) -> list[Problem]:
+        """Make what is derived agree with the records again; what `verify` found, marked as mended."""
 
     def close(self) -> None:
         """Let go of everything; safe to call twice. Later calls raise `ClosedError`."""

@@ -13,6 +13,7 @@ from memkit_core.cli.evaluation import evaluation
 from memkit_core.cli.listing import listing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
+from memkit_core.cli.upkeep import reindexing, repairing
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -30,6 +31,8 @@ app.command("demo")(demo)
 app.command("recall")(recalling)
 app.command("list")(listing)
 app.command("eval")(evaluation)
+app.command("repair")(repairing)
+app.command("reindex")(reindexing)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so

@@ -57,6 +57,9 @@ class IndexKeeper(Protocol):
     def distrust(self, index: VectorIndex, error: Exception) -> None:
         """This index failed in use: rebuild it before one is handed out again."""
 
+    def rebuild(self) -> None:
+        """Build the index anew from the store, now; raises `BackendError` when that is not possible."""
+
     def check_room(self) -> None:
         """Raise `BackendUnavailableError` when there is too little room to write safely."""
 
@@ -99,6 +102,12 @@ class FlatKeeper:
             if self._index is index:
                 _log.warning("the vector index failed and will be rebuilt: %s", error)
                 self._index = None
+
+    def rebuild(self) -> None:
+        """See `IndexKeeper.rebuild`."""
+        with self._mutex:
+            self._index = None
+        self.index()
 
     def check_room(self) -> None:
         """Memory needs no reserve on disk."""
@@ -271,6 +280,29 @@ class StoredKeeper(ABC):
             self._give_up(error)
             return None
         return index
+
+    def rebuild(self) -> None:
+        """See `IndexKeeper.rebuild`; waits for a rebuild that is going on."""
+        self.index()
+        rebuilding = self._rebuild_thread
+        if rebuilding is not None:
+            rebuilding.join()
+        with self._mutex:
+            space = self._source.vectors.space()
+            if space is None:
+                return
+            if not self._lock.held_by(self) or self._opened_by != os.getpid():
+                raise BackendUnavailableError(
+                    "another process holds the index; do it there, or close it first",
+                    backend=self.backend,
+                    operation="rebuild",
+                )
+            self._let_go()
+            self._index = self._rebuilt(space)
+            if self._index is None:
+                raise BackendUnavailableError(
+                    "the index could not be built, see the log", backend=self.backend, operation="rebuild"
+                )
 
     def _check_going_on(self) -> None:
         if self._closed:

@@ -57,6 +57,10 @@ _SCAN_POINTS = 2000
 """Unconfirmed rows up to which they are scanned one by one beside the index."""
 _CAUGHT_UP = 300
 """Rows of a target that a recall embeds itself rather than answer without them."""
+_COMPARED = 500
+"""Vectors that are compared with the index in one go."""
+_SAME = 1 - 1e-3
+"""The cosine of two vectors that are the same but for rounding."""
 _SURELY_DOWN = 3
 """Texts of one batch that fail in a row before the model is taken to be down."""
 _NEVER = from_ms(to_ms(datetime.fromisoformat("9999-01-01T00:00:00+00:00")))
@@ -253,6 +257,47 @@ class Indexer:
             again = _NEVER if tries >= self._attempts else self._clock() + timedelta(seconds=pause)
             self._source.outbox.mark_failed(numbers, str(error), retry_at=again)
 
+    def differing(self) -> int | None:
+        """How many confirmed rows the index holds not, or not as the store does; None without the index.
+
+        Compares every vector, and the number of points.
+        """
+        index = self._keeper.index()
+        if index is None:
+            return None
+        after = wrong = stored = 0
+        while rows := self._source.vectors.page(after=after, limit=_COMPARED):
+            after, stored = rows[-1][0], stored + len(rows)
+            held = index.get([record.point_id for _, record, _ in rows])
+            different = {
+                record.point_id for _, record, vector in rows if not _same(held.get(record.point_id), vector)
+            }
+            if different:
+                # Read after the rows: what changed meanwhile has an entry now.
+                changes = self._source.outbox.due(now=_NEVER, limit=len(different), points=list(different))
+                wrong += len(different - {change.point_id for change in changes})
+        return wrong + max(index.count() - stored - self.state().length, 0)
+
+    @property
+    def name(self) -> str:
+        """The model whose vectors these are."""
+        space = self._source.vectors.space()
+        return "no model yet" if space is None else space.model
+
+    def points(self) -> int:
+        """How many vectors the store has for the index."""
+        return self._source.vectors.counts()[0]
+
+    def rebuild(self) -> None:
+        """Build the index anew from the store, without embedding.
+
+        Raises:
+            BackendError: another process holds it, or it cannot be built.
+        """
+        with self._applying:
+            self._keeper.rebuild()
+            self._present_index()
+
     def retry(self) -> None:
         """Make every waiting change due at once."""
         self._source.outbox.retry()
@@ -343,6 +388,10 @@ class Indexer:
     ) -> list[IndexHit]:
         found, vectors = self._source.vectors.scan(target, where=where, now=now, points=points)
         return _cosines(found, vectors, query) if found else []
+
+
+def _same(held: Vector | None, stored: Vector) -> bool:
+    return held is not None and held.shape == stored.shape and float(held @ unit(stored)) >= _SAME
 
 
 def _vectors(

@@ -8,6 +8,7 @@ from memkit_core.ports import (
     KeywordIndex,
     MessageLog,
     Outbox,
+    Problem,
     RecordStore,
     RecordTable,
     VectorSource,
@@ -80,6 +81,14 @@ class StoreHandle:
     def given_spaces(self) -> list[VectorSpace]:
         """See `RecordStore`."""
         return self._open.given_spaces()
+
+    def verify(self) -> list[Problem]:
+        """See `RecordStore`."""
+        return self._open.verify()
+
+    def repair(self) -> list[Problem]:
+        """See `RecordStore`."""
+        return self._open.repair()
 
     def close(self) -> None:
         """Close this handle only; safe to call twice."""

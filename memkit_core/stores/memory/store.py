@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memkit_core.models import Target
-from memkit_core.ports import VectorSource, VectorSpace
+from memkit_core.ports import Problem, VectorSource, VectorSpace
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.records import InMemoryRecords
@@ -56,6 +56,15 @@ class InMemoryStore:
         """See `RecordStore.given_spaces`."""
         with self._state.open():
             return [space for space in self._state.synced_through if space is not None]
+
+    def verify(self) -> list[Problem]:
+        """See `RecordStore.verify`: nothing is kept twice here, so nothing can disagree."""
+        with self._state.open():
+            return []
+
+    def repair(self) -> list[Problem]:
+        """See `RecordStore.repair`."""
+        return self.verify()
 
     def close(self) -> None:
         """Forget everything; safe to call twice."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memkit_core.models import Target
-from memkit_core.ports import VectorSource, VectorSpace
+from memkit_core.ports import Problem, VectorSource, VectorSpace
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite import schema
+from memkit_core.stores.sqlite.checking import repair_file, verify_file
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import register_functions
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
@@ -104,6 +105,14 @@ class SQLiteStore:
                 "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 0 ORDER BY id"
             ).fetchall()
         return [VectorSpace(model=m, revision=r, dimension=d, given=True) for m, r, d in rows]
+
+    def verify(self) -> list[Problem]:
+        """See `RecordStore.verify`; each kind is looked for in one consistent state."""
+        return verify_file(self._database)
+
+    def repair(self) -> list[Problem]:
+        """See `RecordStore.repair`; other writers wait while one kind is mended."""
+        return repair_file(self._database)
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""

@@ -140,6 +140,18 @@ def _change(record: MemoryRecord, seq: int | None, vector_space_id: int | None) 
     )
 
 
+def enqueue_rows(connection: sqlite3.Connection, rows: list[int]) -> None:
+    """Have the vector index told of these rows anew, as if each had just changed."""
+    for seq in rows:
+        found = connection.execute(
+            "SELECT (SELECT vector_space_id FROM partitions p WHERE p.id = r.partition_id), "
+            f"{SELECT_RECORD} FROM records r WHERE r.seq = ?",
+            (seq,),
+        ).fetchone()
+        if found is not None:
+            connection.execute(_ENQUEUE, _change(read_record(found[1:]), seq, found[0]))
+
+
 def delete_records(
     connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
 ) -> DeleteReceipt:

@@ -1,0 +1,5 @@
+"""Upkeep: what keeps a store right over the years."""
+
+from memkit_core.upkeep.upkeep import Findings, Upkeep
+
+__all__ = ["Findings", "Upkeep"]
