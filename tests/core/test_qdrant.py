@@ -174,11 +174,13 @@ def test_a_collection_that_cannot_be_made(qdrant_server, connect):
 
 
 def test_writes_wait_and_go_in_batches(qdrant_server, connect):
-    """Five points in batches of two are three requests, each of which waits until it is applied."""
+    """Five points in batches of two are three requests that wait; of two points with one id the last is sent."""
     index = QdrantIndex(connect(qdrant_server.url), "memories", 8, batch=2)
     qdrant_server.requests.clear()
     index.upsert([one_point(str(i)) for i in range(5)])
     assert [len(body["points"]) for _, _, body in qdrant_server.requests] == [2, 2, 1]
+    index.upsert([one_point(), one_point(vector=-QUERY)])
+    assert [point["vector"][0] < 0 for point in qdrant_server.requests[-1][2]["points"]] == [True]
     index.delete([one_point(str(i)).point_id for i in range(3)])
     index.clear()
     assert qdrant_server.requests[-1][2] == {"filter": {}}
