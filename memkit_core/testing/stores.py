@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.isolation import IsolationContract
-from memkit_core.testing.keywords import KeywordsContract
+from memkit_core.testing.keywords import KeywordIndexContract
 from memkit_core.testing.lifecycle import LifecycleContract
 from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
@@ -19,7 +19,7 @@ class RecordStoreContract(
     ExpiryContract,
     CandidatesContract,
     FiltersContract,
-    KeywordsContract,
+    KeywordIndexContract,
     VectorsContract,
     OutboxContract,
     LogContract,
