@@ -67,7 +67,9 @@ class EdgeIndex:
             MissingDependencyError: qdrant-edge-py is not installed.
         """
         self._edge = edge = _engine()
-        self._filters = QdrantFilters(edge, between=edge.RangeFloat, nothing=edge.HasIdCondition(set()))
+        self._filters = QdrantFilters(
+            edge, between=edge.RangeFloat, empty=edge.IsEmptyCondition, nothing=edge.HasIdCondition(set())
+        )
         self._dimension = dimension
         self._batch = batch
         self._pid = os.getpid()

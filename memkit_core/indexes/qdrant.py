@@ -79,7 +79,12 @@ class QdrantIndex:
             MissingDependencyError: qdrant-client is not installed.
         """
         self._models = models = package().models
-        self._filters = QdrantFilters(models, between=models.Range, nothing=models.HasIdCondition(has_id=[]))
+        self._filters = QdrantFilters(
+            models,
+            between=models.Range,
+            empty=lambda field: models.IsEmptyCondition(is_empty=models.PayloadField(key=field)),
+            nothing=models.HasIdCondition(has_id=[]),
+        )
         self._client = client
         self._collection = collection
         self._dimension = dimension

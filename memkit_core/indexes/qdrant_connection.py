@@ -52,9 +52,9 @@ _one_at_a_time = ThreadLock()
 
 
 def package() -> Any:
-    """The module `qdrant_client`, imported when it is first needed."""
+    """The module `qdrant_client` with its `models`, imported when it is first needed."""
     try:
-        import qdrant_client
+        import qdrant_client.models
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant") from error
     return qdrant_client

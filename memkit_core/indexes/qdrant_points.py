@@ -58,16 +58,20 @@ class QdrantFilters:
     `MatchValue` takes True for 1 and refuses floats, and an empty `should` matches everything.
     """
 
-    def __init__(self, models: Any, *, between: Callable[..., Any], nothing: Any) -> None:
+    def __init__(
+        self, models: Any, *, between: Callable[..., Any], empty: Callable[[str], Any], nothing: Any
+    ) -> None:
         """Build from the classes of one Qdrant package.
 
         Args:
             models: where `Filter`, `FieldCondition`, `MatchValue` and `MatchAny` are.
             between: the class of a numeric range, with `gt`, `gte`, `lt` and `lte`.
+            empty: the condition that a field has no value.
             nothing: a condition that no point satisfies.
         """
         self._models = models
         self._between = between
+        self._empty = empty
         self._nothing = nothing
 
     def within(self, target: Target, where: Filter | None) -> Any:
@@ -121,8 +125,8 @@ class QdrantFilters:
     def _time(self, where: Condition) -> Any:
         models, op, value = self._models, where.op, where.value
         if op is Op.EXISTS:
-            empty = models.FieldCondition(key=where.field, is_empty=True)
-            return models.Filter(must_not=[empty]) if value else models.Filter(must=[empty])
+            empty = self._empty(str(where.field))
+            return models.Filter(must_not=[empty]) if value else empty
         if op in (Op.IN, Op.NIN):
             assert isinstance(value, list)
             equal = [self._range(where, gte=v, lte=v) for v in value if v is not None]

@@ -28,8 +28,7 @@ from memkit_core.indexes.qdrant import QdrantIndex, connect_qdrant
 from memkit_core.models import Target
 from memkit_core.testing.samples import ALICE, record
 
-qdrant_client = pytest.importorskip("qdrant_client")
-models = qdrant_client.models
+models = pytest.importorskip("qdrant_client.models")
 
 KEY = "key-of-this-test-only"
 QUERY = np.ones(8, np.float32)
