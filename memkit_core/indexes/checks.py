@@ -1,23 +1,40 @@
-"""What every index checks itself, because the engines do not: lengths, NaN, zero vectors."""
+"""What every index checks itself, because the engines do not: lengths, NaN, zero vectors, scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import numpy as np
 
 from memkit_core.errors import BackendError, DimensionMismatchError
-from memkit_core.ports import IndexPoint, Vector
+from memkit_core.ports import IndexHit, IndexPoint, Matrix, Vector
+
+# Cosines of unit vectors exceed 1 by rounding; anything further, or NaN, is damage.
+_COSINE_SLACK = 1e-3
 
 
 def unit(vector: Vector) -> Vector:
     """The vector scaled to length 1; a zero vector stays zero."""
-    length = float(np.linalg.norm(vector))
-    return vector if length == 0.0 else (vector / np.float32(length)).astype(np.float32)
+    scaled: Vector = _scaled(vector[np.newaxis])[0]
+    return scaled
 
 
-def checked_points(points: Sequence[IndexPoint], dimension: int, *, backend: str) -> Sequence[IndexPoint]:
-    """`points` when every vector has the right length, is finite and not zero."""
+def _scaled(rows: Matrix) -> Matrix:
+    # In double precision, where no square of a float32 is lost or infinite.
+    exact = rows.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    scaled: Matrix = (exact / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return scaled
+
+
+def unit_rows(points: Sequence[IndexPoint], dimension: int, *, backend: str) -> Matrix:
+    """Shape `(n, dimension) float32`: the points' vectors at length 1, in their order.
+
+    Raises:
+        DimensionMismatchError: a vector has another length.
+        BackendError: a vector is zero or not finite.
+    """
     for point in points:
         if point.vector.shape != (dimension,):
             raise DimensionMismatchError(
@@ -25,10 +42,10 @@ def checked_points(points: Sequence[IndexPoint], dimension: int, *, backend: str
                 backend=backend,
                 operation="upsert",
             )
-    vectors = np.array([point.vector for point in points]).reshape(len(points), dimension)
+    vectors = np.array([point.vector for point in points], np.float32).reshape(len(points), dimension)
     if not np.isfinite(vectors).all() or not vectors.any(axis=-1).all():
         raise BackendError("a vector is zero or not finite", backend=backend, operation="upsert")
-    return points
+    return _scaled(vectors)
 
 
 def checked_query(vector: Vector, dimension: int, *, backend: str) -> Vector | None:
@@ -43,3 +60,16 @@ def checked_query(vector: Vector, dimension: int, *, backend: str) -> Vector | N
     if not np.isfinite(vector).all():
         raise BackendError("the query vector is not finite", backend=backend, operation="search")
     return unit(vector) if vector.any() else None
+
+
+def checked_hit(point_id: UUID, cosine: float, *, backend: str) -> IndexHit:
+    """A hit whose cosine is in [-1, 1].
+
+    Raises:
+        BackendError: the score is no cosine; what the index holds is damaged.
+    """
+    if not abs(cosine) <= 1 + _COSINE_SLACK:
+        raise BackendError(
+            f"a score of {cosine} is no cosine; the index is damaged", backend=backend, operation="search"
+        )
+    return IndexHit(point_id=point_id, cosine=min(1.0, max(-1.0, cosine)))

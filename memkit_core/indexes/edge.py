@@ -14,12 +14,10 @@ What the engine is known to do (qdrant-edge-py 0.9) and what is done about it he
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -32,10 +30,11 @@ from memkit_core.errors import (
     ClosedError,
     MissingDependencyError,
 )
-from memkit_core.filters import And, Condition, Filter, Not, Op, Or, holds
-from memkit_core.indexes.checks import checked_points, checked_query
+from memkit_core.filters import Filter
+from memkit_core.indexes.checks import checked_hit, checked_query, unit_rows
+from memkit_core.indexes.qdrant_points import INTEGER_FIELDS, KEYWORD_FIELDS, QdrantFilters, payload
 from memkit_core.locks import ThreadLock
-from memkit_core.models import RecordType, Status, Target
+from memkit_core.models import Target
 from memkit_core.ports import IndexHit, IndexPoint, Vector
 from memkit_core.sequences import chunked
 
@@ -44,12 +43,6 @@ if TYPE_CHECKING:
 
 _BACKEND = "qdrant-edge"
 _VECTOR = "dense"
-_KEYWORD_FIELDS = ("partition", "scope", "type", "status", "tags")
-# Every search looks at `expires_at`: without an index the engine reads the payload of each point.
-_INTEGER_FIELDS = ("created_at", "occurred_at", "expires_at")
-
-# Scores of unit vectors can exceed 1 by rounding; anything further, or NaN, is a damaged file.
-_COSINE_SLACK = 1e-3
 
 
 def _engine() -> Any:
@@ -73,7 +66,10 @@ class EdgeIndex:
             BackendError: the folder cannot be loaded; it may be damaged.
             MissingDependencyError: qdrant-edge-py is not installed.
         """
-        self._edge = _engine()
+        self._edge = edge = _engine()
+        self._filters = QdrantFilters(
+            edge, between=edge.RangeFloat, empty=edge.IsEmptyCondition, nothing=edge.HasIdCondition(set())
+        )
         self._dimension = dimension
         self._batch = batch
         self._pid = os.getpid()
@@ -88,9 +84,9 @@ class EdgeIndex:
         shard: qdrant_edge.EdgeShard
         vectors = {_VECTOR: edge.EdgeVectorParams(size=self._dimension, distance=edge.Distance.Cosine)}
         shard = edge.EdgeShard.create(str(folder), edge.EdgeConfig(vectors=vectors))
-        for field in _KEYWORD_FIELDS:
+        for field in KEYWORD_FIELDS:
             shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
-        for field in _INTEGER_FIELDS:
+        for field in INTEGER_FIELDS:
             shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Integer))
         return shard
 
@@ -106,11 +102,10 @@ class EdgeIndex:
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """See `VectorIndex.upsert`; batches are separate writes, each whole or not at all."""
         edge = self._edge
-        checked = checked_points(points, self._dimension, backend=_BACKEND)
-        for chunk in chunked(checked, self._batch):
+        rows = unit_rows(points, self._dimension, backend=_BACKEND)
+        for chunk in chunked(list(zip(points, rows, strict=True)), self._batch):
             made = [
-                edge.Point(point.point_id, {_VECTOR: point.vector.tolist()}, _payload(point))
-                for point in chunk
+                edge.Point(point.point_id, {_VECTOR: row.tolist()}, payload(point)) for point, row in chunk
             ]
             with self._open("upsert") as shard:
                 shard.update(edge.UpdateOperation.upsert_points(made))
@@ -131,19 +126,14 @@ class EdgeIndex:
         edge = self._edge
         request = edge.QueryRequest(
             query=edge.Query.Nearest(query.tolist(), using=_VECTOR),
-            filter=edge.Filter(must=[*self._owned(target), *self._translated(where)]),
+            filter=self._filters.within(target, where),
             limit=limit,
             with_payload=False,
             with_vector=False,
         )
         with self._open("search") as shard:
             found = shard.query(request)
-        hits = [IndexHit(point_id=_known(hit.id, "search"), cosine=hit.score) for hit in found]
-        if not all(abs(hit.cosine) <= 1 + _COSINE_SLACK for hit in hits):
-            raise BackendError(
-                "a score is out of range; the files are damaged", backend=_BACKEND, operation="search"
-            )
-        return hits
+        return [checked_hit(_known(hit.id, "search"), hit.score, backend=_BACKEND) for hit in found]
 
     def get(self, points: Sequence[UUID]) -> dict[UUID, Vector]:
         """See `VectorIndex.get`."""
@@ -202,89 +192,6 @@ class EdgeIndex:
         with _guarded(operation):
             yield shard
 
-    def _owned(self, target: Target) -> list[Any]:
-        edge = self._edge
-        partition = _partition(target.owner.digest, target.space)
-        owned = [edge.FieldCondition(key="partition", match=edge.MatchValue(partition))]
-        if target.narrowed:
-            scope = target.scope.digest.hex()
-            owned.append(edge.FieldCondition(key="scope", match=edge.MatchValue(scope)))
-        return owned
-
-    def _translated(self, where: Filter | None) -> list[Any]:
-        parts = () if where is None else where.parts if isinstance(where, And) else (where,)
-        return [_Translator(self._edge).filter(part) for part in parts]
-
-
-class _Translator:
-    """Filters over the indexed fields as Qdrant filters, with exactly the grammar's meaning."""
-
-    def __init__(self, edge: Any) -> None:
-        self._edge = edge
-
-    def filter(self, where: Filter) -> Any:
-        edge = self._edge
-        match where:
-            case And(parts):
-                return edge.Filter(must=[self.filter(part) for part in parts])
-            case Or(parts):
-                return edge.Filter(should=[self.filter(part) for part in parts]) if parts else self._never()
-            case Not(part):
-                return edge.Filter(must_not=[self.filter(part)])
-            case Condition():
-                return self._condition(where)
-
-    def _condition(self, where: Condition) -> Any:
-        assert where.field is not None
-        if where.field in ("type", "status"):
-            return self._enumerated(where)
-        if where.field == "tags":
-            return self._tags(where)
-        return self._time(where)
-
-    def _enumerated(self, where: Condition) -> Any:
-        # Both fields have few values and are never missing: ask the grammar which of them match.
-        known: list[str] = [str(value) for value in (RecordType if where.field == "type" else Status)]
-        return self._any(str(where.field), [value for value in known if holds(where, value)])
-
-    def _tags(self, where: Condition) -> Any:
-        if where.op is Op.EXISTS:
-            return self._edge.Filter() if where.value else self._never()
-        # A list that is contained as one value is no tag, so it equals none.
-        wanted = (
-            where.value if isinstance(where.value, list) and where.op is not Op.CONTAINS else [where.value]
-        )
-        found = self._any("tags", [_tag_digest(tag) for tag in wanted if isinstance(tag, str)])
-        return self._edge.Filter(must_not=[found]) if where.op is Op.NIN else found
-
-    def _time(self, where: Condition) -> Any:
-        edge, op, value = self._edge, where.op, where.value
-        if op is Op.EXISTS:
-            empty = edge.FieldCondition(key=where.field, is_empty=True)
-            return edge.Filter(must_not=[empty]) if value else edge.Filter(must=[empty])
-        if op in (Op.IN, Op.NIN):
-            assert isinstance(value, list)
-            equal = [self._range(where, gte=v, lte=v) for v in value if v is not None]
-            found = edge.Filter(should=equal) if equal else self._never()
-            return edge.Filter(must_not=[found]) if op is Op.NIN else found
-        if op in (Op.EQ, Op.NE):
-            found = self._never() if value is None else self._range(where, gte=value, lte=value)
-            return edge.Filter(must_not=[found]) if op is Op.NE else found
-        return self._range(where, **{op.value: value})
-
-    def _range(self, where: Condition, **bounds: Any) -> Any:
-        limits = self._edge.RangeFloat(**{name: float(bound) for name, bound in bounds.items()})
-        return self._edge.FieldCondition(key=where.field, range=limits)
-
-    def _any(self, key: str, values: list[str]) -> Any:
-        if not values:
-            return self._never()
-        match = self._edge.MatchValue(values[0]) if len(values) == 1 else self._edge.MatchAny(values)
-        return self._edge.FieldCondition(key=key, match=match)
-
-    def _never(self) -> Any:
-        return self._edge.HasIdCondition(set())
-
 
 def _known(point: object, operation: str) -> UUID:
     """The id of a point as memkit made it; any other is not ours."""
@@ -293,31 +200,6 @@ def _known(point: object, operation: str) -> UUID:
     raise BackendError(
         f"point {point!r} is no UUID; the files are damaged", backend=_BACKEND, operation=operation
     )
-
-
-def _payload(point: IndexPoint) -> dict[str, object]:
-    payload: dict[str, object] = {
-        "partition": _partition(point.owner, point.space),
-        "scope": point.scope.hex(),
-        "type": point.type,
-        "status": point.status,
-        "created_at": point.created_at,
-        "tags": [_tag_digest(tag) for tag in point.tags],
-    }
-    if point.occurred_at is not None:
-        payload["occurred_at"] = point.occurred_at
-    if point.expires_at is not None:
-        payload["expires_at"] = point.expires_at
-    return payload
-
-
-@lru_cache(maxsize=1024)
-def _partition(owner: bytes, space: str) -> str:
-    return hashlib.blake2b(owner + space.encode(), digest_size=16, person=b"memkit.owner").hexdigest()
-
-
-def _tag_digest(tag: str) -> str:
-    return hashlib.blake2b(tag.encode(), digest_size=16, person=b"memkit.tag").hexdigest()
 
 
 def _let_others_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from memkit_core.errors import ClosedError
 from memkit_core.filters import MISSING, Filter, evaluate
-from memkit_core.indexes.checks import checked_points, checked_query, unit
+from memkit_core.indexes.checks import checked_hit, checked_query, unit_rows
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Target
 from memkit_core.ports import IndexHit, IndexPoint, Vector
@@ -32,10 +33,11 @@ class FlatIndex:
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """See `VectorIndex.upsert`."""
-        checked = checked_points(points, self._dimension, backend="flat")
+        rows = unit_rows(points, self._dimension, backend="flat")
+        held = [dataclasses.replace(point, vector=row) for point, row in zip(points, rows, strict=True)]
         with self._mutex:
             self._check_open()
-            self._points.update((point.point_id, point) for point in checked)
+            self._points.update((point.point_id, point) for point in held)
 
     def delete(self, points: Sequence[UUID]) -> None:
         """See `VectorIndex.delete`."""
@@ -50,17 +52,17 @@ class FlatIndex:
         with self._mutex:
             self._check_open()
             chosen = [point for point in self._points.values() if _belongs(point, target, where)]
-        if query is None or not chosen:
+        if query is None or not chosen or limit <= 0:
             return []
-        cosines = np.stack([unit(point.vector) for point in chosen]) @ query
+        cosines = np.stack([point.vector for point in chosen]) @ query
         best = np.argsort(-cosines, kind="stable")[:limit]
-        return [IndexHit(point_id=chosen[i].point_id, cosine=float(cosines[i])) for i in best]
+        return [checked_hit(chosen[i].point_id, float(cosines[i]), backend="flat") for i in best]
 
     def get(self, points: Sequence[UUID]) -> dict[UUID, Vector]:
         """See `VectorIndex.get`."""
         with self._mutex:
             self._check_open()
-            return {p: unit(self._points[p].vector) for p in points if p in self._points}
+            return {p: self._points[p].vector.copy() for p in points if p in self._points}
 
     def count(self) -> int:
         """How many points it holds."""
@@ -79,8 +81,9 @@ class FlatIndex:
 
     def close(self) -> None:
         """Forget all points; safe to call twice."""
-        self._closed = True
-        self._points = {}
+        with self._mutex:
+            self._closed = True
+            self._points = {}
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,4 +1,4 @@
-"""Contract suites: prove with pytest that a store or an index of your own is one memkit can use.
+"""Contract suites: prove with pytest that a store, index or embedder of your own is one memkit can use.
 
 Subclass a contract, say what your backend cannot do, and give it one fixture::
 
@@ -11,6 +11,10 @@ Subclass a contract, say what your backend cannot do, and give it one fixture::
             yield store
             store.close()
 
+`RecordStoreContract` holds the suite of the store's keyword leg; `KeywordIndexContract` is that suite
+alone, for a `KeywordIndex` without a store (`StoreWithKeywords`). `VectorIndexContract` wants a fixture
+`index`, `EmbedderContract` one named `embedder`.
+
 Needs pytest and hypothesis, which nothing else of memkit does. `filters`, `metadata`, `records` and
 `ids` are Hypothesis strategies for tests of your own.
 """
@@ -22,14 +26,27 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "filters", "given_vectors", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
+            "embedders", "filters", "given_vectors", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
             "records_listed", "vectors",
         )
     )
 )  # fmt: skip
 
-from memkit_core.testing.indexes import VectorIndexContract  # noqa: E402 - after the assertion rewriting
-from memkit_core.testing.stores import RecordStoreContract  # noqa: E402 - as above
-from memkit_core.testing.strategies import filters, ids, metadata, records  # noqa: E402 - as above
+# ruff: noqa: E402 - the suites are imported after their assertions are to be rewritten
+from memkit_core.testing.embedders import EmbedderContract
+from memkit_core.testing.indexes import VectorIndexContract
+from memkit_core.testing.keywords import KeywordIndexContract, StoreWithKeywords
+from memkit_core.testing.stores import RecordStoreContract
+from memkit_core.testing.strategies import filters, ids, metadata, records
 
-__all__ = ["RecordStoreContract", "VectorIndexContract", "filters", "ids", "metadata", "records"]
+__all__ = [
+    "EmbedderContract",
+    "KeywordIndexContract",
+    "RecordStoreContract",
+    "StoreWithKeywords",
+    "VectorIndexContract",
+    "filters",
+    "ids",
+    "metadata",
+    "records",
+]

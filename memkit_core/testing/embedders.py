@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from memkit_core.ports import Embedder, Matrix
+from memkit_core.testing.guard import ContractGuard
 
 TEXTS = (
     "I moved to Denver in May.",
@@ -39,7 +40,7 @@ LONG = "The meeting about the budget was moved to Thursday. " * 2000
 """104,000 characters, about 24,000 tokens: more than any model reads at once."""
 
 
-class EmbedderContract:
+class EmbedderContract(ContractGuard):
     """What memkit relies on in an embedder. Inherit, and give the fixture `embedder`.
 
     Attributes:

@@ -97,6 +97,7 @@ class VectorIndexContract(ContractGuard):
         assert index.count() == 0
         assert index.search(_MINE, _QUERY, where=None, limit=10) == []
         assert index.get([record(ALICE, "x").point_id]) == {}
+        assert index.get([]) == {}
         index.upsert([])
         index.delete([])
         index.delete([record(ALICE, "x").point_id])
@@ -146,11 +147,16 @@ class VectorIndexContract(ContractGuard):
     def test_lengths_do_not_matter(self, index: VectorIndex) -> None:
         """Cosine is 1 for the same direction, -1 for the opposite, 0 across, whatever the lengths."""
         axes = np.eye(DIMENSION, dtype=np.float32)
-        vectors = {"same": axes[0] * 1e-3, "across": axes[1] * 50, "opposite": axes[0] * -7}
-        index.upsert([point(record(ALICE, name), vector) for name, vector in vectors.items()])
-        hits = index.search(_MINE, axes[0] * 1e3, where=None, limit=10)
-        assert [hit.point_id for hit in hits] == [record(ALICE, name).point_id for name in vectors]
-        assert [hit.cosine for hit in hits] == pytest.approx([1, 0, -1], abs=_TOLERANCE)
+        # 1e-30 and 1e30 fit in float32, their squares do not.
+        for small, large in ((1e-3, 50), (1e-30, 1e30)):
+            vectors = {"same": axes[0] * small, "across": axes[1] * large, "opposite": axes[0] * -large}
+            index.upsert([point(record(ALICE, name), v.astype(np.float32)) for name, v in vectors.items()])
+            for length in (1e3, small, large):
+                query = (axes[0] * length).astype(np.float32)
+                hits = index.search(_MINE, query, where=None, limit=10)
+                assert [hit.point_id for hit in hits] == [record(ALICE, name).point_id for name in vectors]
+                assert [hit.cosine for hit in hits] == pytest.approx([1, 0, -1], abs=_TOLERANCE)
+                assert all(-1 <= hit.cosine <= 1 for hit in hits)
 
     def test_a_limit_above_the_number_of_points(self, index: VectorIndex) -> None:
         """A limit above the number of points returns them all, once each."""
@@ -159,6 +165,23 @@ class VectorIndexContract(ContractGuard):
         hits = index.search(_MINE, _QUERY, where=None, limit=1000)
         assert {hit.point_id for hit in hits} == {one.point_id for one in held}
         assert len(hits) == 5
+
+    def test_a_limit_of_nothing(self, index: VectorIndex) -> None:
+        """A limit of zero or less finds nothing."""
+        index.upsert(points(ALICE, 3))
+        for limit in (0, -1):
+            assert index.search(_MINE, _QUERY, where=None, limit=limit) == []
+
+    def test_arrays_stay_the_callers(self, index: VectorIndex) -> None:
+        """What a caller does to an array it gave or got changes nothing in the index."""
+        given = np.array(_QUERY)
+        one = point(record(ALICE, "x"), given)
+        index.upsert([one])
+        given *= -1
+        index.get([one.point_id])[one.point_id][:] = 0
+        (hit,) = index.search(_MINE, _QUERY, where=None, limit=1)
+        assert hit.cosine == pytest.approx(1, abs=_TOLERANCE)
+        assert not np.array_equal(given, _QUERY)
 
     def test_upsert_replaces(self, index: VectorIndex) -> None:
         """A known id gets the new vector and the new labels, and there is still one of it."""

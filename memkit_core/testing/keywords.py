@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
 
-from memkit_core.models import MEMORIES, Target
-from memkit_core.ports import RecordStore
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memkit_core.filters import Filter
+from memkit_core.models import MEMORIES, MemoryRecord, Target
+from memkit_core.ports import Candidate, KeywordHit, KeywordIndex, RecordStore
 from memkit_core.scope import Scope
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.testing.guard import ContractGuard
@@ -15,6 +22,7 @@ from memkit_core.testing.samples import (
     NOW,
     TALK,
     append,
+    due,
     found_by_words,
     message,
     record,
@@ -32,8 +40,67 @@ _CORPUS = (
 )  # fmt: skip
 
 
-class KeywordsContract(ContractGuard):
-    """The keyword leg."""
+class StoreWithKeywords(InMemoryStore):
+    """An `InMemoryStore` whose keyword leg is an index of your own."""
+
+    def __init__(
+        self,
+        index: KeywordIndex,
+        *,
+        write: Callable[[Sequence[MemoryRecord]], None],
+        remove: Callable[[Sequence[UUID]], None],
+    ) -> None:
+        """Tell `index` of every change before it is asked.
+
+        Args:
+            index: what is tested.
+            write: adds records to it, replacing those with the same `point_id`.
+            remove: takes points out of it; it may not know them.
+        """
+        super().__init__()
+        self.keywords = _ToldFirst(self, index, write, remove)
+
+
+class _ToldFirst:
+    """A `KeywordIndex` that catches up with the store's outbox before each call."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        index: KeywordIndex,
+        write: Callable[[Sequence[MemoryRecord]], None],
+        remove: Callable[[Sequence[UUID]], None],
+    ) -> None:
+        self._store, self._index, self._write, self._remove = store, index, write, remove
+
+    def search(
+        self, target: Target, query: str, *, where: Filter | None, now: datetime, limit: int
+    ) -> list[KeywordHit]:
+        self._catch_up()
+        return self._index.search(target, query, where=where, now=now, limit=limit)
+
+    def counts(self, target: Target, query: str, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+        self._catch_up()
+        return self._index.counts(target, query, candidates)
+
+    def _catch_up(self) -> None:
+        entries = due(self._store)
+        self._remove([entry.point_id for entry in entries if entry.record is None])
+        self._write([entry.record for entry in entries if entry.record is not None])
+        self._store.outbox.mark_synced([entry.number for entry in entries])
+
+
+class KeywordIndexContract(ContractGuard):
+    """What every `KeywordIndex` does, as tests. Subclass it and give it a fixture `store`.
+
+    The fixture gives an empty `RecordStore` whose `keywords` is under test, and closes it. An index
+    that is no part of a store of yours is tested as the keyword leg of `StoreWithKeywords`.
+    """
+
+    @pytest.fixture
+    def store(self) -> RecordStore:
+        """The store whose keyword leg is under test; every subclass gives its own."""
+        raise NotImplementedError("give the contract a fixture named store")
 
     @pytest.mark.parametrize("literal", LITERALS)
     def test_ordinary_text_is_found(self, store: RecordStore, literal: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
-from memkit_core.testing.keywords import KeywordsContract
+from memkit_core.testing.keywords import KeywordIndexContract
 from memkit_core.testing.lifecycle import LifecycleContract
 from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
@@ -20,7 +20,7 @@ class RecordStoreContract(
     ExpiryContract,
     CandidatesContract,
     FiltersContract,
-    KeywordsContract,
+    KeywordIndexContract,
     VectorsContract,
     GivenVectorsContract,
     OutboxContract,

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from memkit_core.embedders import resolve_embedder
-from memkit_core.testing.embedders import EmbedderContract
+from memkit_core.testing import EmbedderContract
 
 
 def hashed(side, text):

@@ -4,6 +4,7 @@ import pytest
 
 from memkit_core.indexes.edge import EdgeIndex
 from memkit_core.indexes.flat import FlatIndex
+from memkit_core.indexes.qdrant import QdrantIndex, connect_qdrant
 from memkit_core.testing import VectorIndexContract
 from memkit_core.testing.indexes import DIMENSION
 
@@ -28,3 +29,19 @@ class TestFlatIndex(VectorIndexContract):
         index = FlatIndex(DIMENSION)
         yield index
         index.close()
+
+
+class TestQdrantIndex(VectorIndexContract):
+    """On the engine that qdrant-client brings along; no real server was asked."""
+
+    @pytest.fixture
+    def index(self):
+        pytest.importorskip("qdrant_client")
+        self.client = connect_qdrant(":memory:")
+        index = QdrantIndex(self.client, "memories", DIMENSION)
+        yield index
+        index.close()
+        self.client.close()
+
+    def reopen(self, index):  # noqa: ARG002 - the client has the engine that holds the points
+        return QdrantIndex(self.client, "memories", DIMENSION)

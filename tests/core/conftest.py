@@ -1,4 +1,4 @@
-"""Other processes for the tests of the core: run to their end, killed in the middle, or forked."""
+"""For the tests of the core: other processes, run to their end, killed or forked, and a server that plays Qdrant."""
 
 import json
 import os
@@ -6,15 +6,35 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import traceback
 import warnings
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from memkit_core.indexes.qdrant import connect_qdrant
 from memkit_core.scope import Scope
 
 ALICE = Scope.user("alice")
+
+QDRANT_COLLECTION = {
+    "status": "green",
+    "optimizer_status": "ok",
+    "segments_count": 1,
+    "config": {
+        "params": {"vectors": {"size": 8, "distance": "Cosine"}},
+        "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000},
+        "optimizer_config": {
+            "deleted_threshold": 0.2,
+            "vacuum_min_vector_number": 1000,
+            "default_segment_number": 0,
+            "flush_interval_sec": 5,
+        },
+    },
+    "payload_schema": {},
+}
 
 
 @pytest.fixture
@@ -120,3 +140,79 @@ def _answer(writer, call):
     with os.fdopen(writer, "w", encoding="utf-8") as pipe:
         json.dump(answer, pipe)
     os._exit(0)
+
+
+class QdrantServer:
+    """A server on loopback that keeps requests and answers each with `reply(method, path) -> (status, body)`."""
+
+    def __init__(self):
+        self.requests, self.headers = [], []
+        self.reply = self.healthy
+        self.exists, self.collection, self.more_headers = True, dict(QDRANT_COLLECTION), {}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self):
+                length = int(self.headers.get("content-length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                outer.requests.append((self.command, self.path, body))
+                outer.headers.append(dict(self.headers))
+                status, answer = outer.reply(self.command, self.path)
+                text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in outer.more_headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = do_POST = answer  # noqa: N815 - the names that http.server calls
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def healthy(self, method, path):
+        if path.endswith("/exists"):
+            return 200, {"result": {"exists": self.exists}}
+        if path.endswith("/points/query"):
+            return 200, {"result": {"points": []}}
+        if "/points" in path or "/index" in path:
+            return 200, {"result": {"operation_id": 1, "status": "completed"}}
+        return 200, {"result": self.collection if method == "GET" else True}
+
+    def always(self, status, answer):
+        self.reply = lambda *_: (status, answer)
+
+    def close(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def qdrant_server():
+    """A server on loopback that plays Qdrant by a script."""
+    server = QdrantServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def connect():
+    """`connect_qdrant`, whose clients are closed when the test ends."""
+    pytest.importorskip("qdrant_client")
+    clients = []
+
+    def make(url=":memory:", **options):
+        clients.append(connect_qdrant(url, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()

@@ -15,7 +15,7 @@ import pytest
 from memkit_core import ConfigError
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.loading import PerProcess
-from memkit_core.testing.embedders import EmbedderContract
+from memkit_core.testing import EmbedderContract
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.embedders.openai import MAX_BYTES, REQUEST_BYTES, _requests
 from memkit_core.embedders.texts import cut_bytes
-from memkit_core.testing.embedders import EmbedderContract
+from memkit_core.testing import EmbedderContract
 
 pytest.importorskip("langchain_openai")
 

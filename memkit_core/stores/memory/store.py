@@ -17,7 +17,7 @@ from memkit_core.stores.memory.vectors import InMemoryOutbox, InMemoryVectors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memkit_core.ports import RecordStore
+    from memkit_core.ports import KeywordIndex, RecordStore
 
 
 class InMemoryStore:
@@ -31,7 +31,7 @@ class InMemoryStore:
         """An empty store with a name of its own."""
         self._state = State()
         self.records = InMemoryRecords(self._state)
-        self.keywords = InMemoryKeywords(self._state)
+        self.keywords: KeywordIndex = InMemoryKeywords(self._state)
         self.vectors = InMemoryVectors(self._state)
         self.outbox = InMemoryOutbox(self._state)
         self.log = InMemoryLog(self._state)
