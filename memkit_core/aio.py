@@ -24,7 +24,7 @@ from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import NewMemory
-from memkit_core.memory import OMITTED, Capabilities, Memory, Omitted
+from memkit_core.memory import Capabilities, Memory
 from memkit_core.models import (
     MEMORIES,
     DeleteReceipt,
@@ -37,6 +37,7 @@ from memkit_core.models import (
     Session,
     Status,
 )
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import TokenCounter, Vector
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope

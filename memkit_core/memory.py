@@ -13,28 +13,30 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 from memkit_core.config import Config
 from memkit_core.connect import Parts, checked_embedder, connect
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.documents import Documents
 from memkit_core.embedders.resolve import resolve_embedder, without_secrets
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.inputs import (
     NewMemory,
-    build_record,
+    build_records,
     checked_count,
     checked_enum,
     checked_id,
+    checked_scopes,
     checked_space,
+    checked_statuses,
     checked_tags,
     listed,
+    listed_news,
+    turn_point,
 )
 from memkit_core.models import (
     MEMORIES,
-    MESSAGES,
     DeleteReceipt,
     MemoryRecord,
     Message,
@@ -43,8 +45,8 @@ from memkit_core.models import (
     RecordPage,
     RecordType,
     Status,
-    point_id,
 )
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import ListQuery, OutboxState
 from memkit_core.recall.pipeline import Recall, RecallQuery
 from memkit_core.recall.ranking import Ranking
@@ -55,12 +57,6 @@ from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
 
-
-class Omitted:
-    """Marks an argument that was not given, where None is a mistake and must not mean "all"."""
-
-
-OMITTED = Omitted()
 _CLOSE_SECONDS = 5.0
 _DROPPED_SECONDS = 1.0
 
@@ -223,33 +219,13 @@ class Memory:
         All or nothing. A text stands for `NewMemory(content=text)`. Embedding happens in batches of
         at most `Config.embed_batch` texts; see `add` for what a failing embedder means.
         """
-        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
-        news = [NewMemory(content=item) if isinstance(item, str) else item for item in items]
-        return self._add(news, scope, background=background, verb="add_many")
+        return self._add(listed_news(items), scope, background=background, verb="add_many")
 
     def _add(
         self, news: Sequence[NewMemory], scope: Scope, *, background: bool, verb: str
     ) -> list[MemoryRecord]:
         require_scope(scope, verb=verb)
-        if len(news) > self.config.max_batch:
-            raise InvalidInputError(
-                f"{verb}: at most {self.config.max_batch} records in one call, got {len(news)}; split them"
-            )
-        for new in news:
-            if not isinstance(new, NewMemory):
-                raise InvalidInputError(f"{verb} takes texts or NewMemory, got {shown(new)}")
-        now = self._clock()
-        records = [
-            build_record(
-                new,
-                scope=scope,
-                now=now,
-                agent_id=self.config.agent_id,
-                max_chars=self.config.max_content_chars,
-            )
-            for new in news
-        ]
+        records = build_records(news, scope=scope, now=self._clock(), config=self.config, verb=verb)
         if not records:
             return []
         stored = self._store.records.put(scope, records)
@@ -314,17 +290,17 @@ class Memory:
         return self._answered(
             RecallQuery(
                 text=storable(query),
-                scopes=_scopes(scope, verb="recall"),
+                scopes=checked_scopes(scope, verb="recall"),
                 top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
-                statuses=_statuses(status),
+                statuses=checked_statuses(status),
                 include_messages=include_messages,
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 asked_at=moment,
                 now=self._clock(),
-                exclude=frozenset(_turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
+                exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
         )
 
@@ -373,7 +349,7 @@ class Memory:
         require_scope(scope, verb="list_records")
         query = ListQuery(
             space=checked_space(space),
-            statuses=_statuses(status),
+            statuses=checked_statuses(status),
             types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
             tags=checked_tags(tags),
             since=None if since is None else to_utc(since, name="since"),
@@ -549,14 +525,6 @@ def _shut(worker: Worker, parts: Parts, pid: int) -> None:
             parts.store.close()
 
 
-def _turn_point(message: Message) -> UUID:
-    if not isinstance(message, Message) or message.id is None or message.session is None:
-        raise InvalidInputError(
-            f"recall: exclude_messages takes messages as memory.sessions returns them, got {shown(message)}"
-        )
-    return point_id(message.session, MESSAGES, message.id)
-
-
 def _shut_elsewhere(shut: Callable[[], None]) -> None:
     """Close a memory that was dropped, in a thread of its own.
 
@@ -571,19 +539,3 @@ def _shut_elsewhere(shut: Callable[[], None]) -> None:
         shut()
     else:
         thread.join(_DROPPED_SECONDS)
-
-
-def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
-    if isinstance(given, Scope) or not isinstance(given, Sequence):
-        return (require_scope(given, verb=verb),)
-    if not given:
-        raise ScopeError(f"{verb}: at least one scope is required")
-    scopes = dict.fromkeys(require_scope(one, verb=verb) for one in given)
-    return tuple(sorted(scopes, key=lambda scope: scope.kind.breadth))
-
-
-def _statuses(given: object) -> tuple[Status, ...]:
-    statuses = tuple(checked_enum(Status, one, "status") for one in listed(given, "status"))
-    if not statuses:
-        raise InvalidInputError(f"status must name at least one of {', '.join(Status)}")
-    return statuses
