@@ -22,8 +22,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "filters", "given_vectors", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
-            "records_listed", "vectors",
+            "changes", "duplicates", "filters", "given_vectors", "guard", "indexes", "isolation", "keywords",
+            "lifecycle", "log", "outbox", "records", "records_listed", "vectors",
         )
     )
 )  # fmt: skip
