@@ -20,12 +20,14 @@ from memkit_core.models import (
     MemoryRecord,
     Message,
     Origin,
+    RecordPatch,
     RecordType,
     Role,
     Status,
     ToolCall,
     point_id,
 )
+from memkit_core.omitted import Omitted
 from memkit_core.scope import Scope, ScopeKind, id_problem, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import TimeLike, to_utc
@@ -143,6 +145,38 @@ def build_record(
             checked_id(i, "source_message_ids") for i in listed(new.source_message_ids, "source_message_ids")
         ),
         origin=checked_enum(Origin, new.origin, "origin"),
+    )
+
+
+def build_patch(
+    *,
+    content: object,
+    kind: object,
+    importance: object,
+    tags: object,
+    metadata: object,
+    expires_at: TimeLike | Omitted | None,
+    pinned: object,
+    max_chars: int,
+) -> RecordPatch:
+    """What an update changes, by the same checks as a new record.
+
+    Raises:
+        InvalidInputError: names the field and the value that cannot be stored, None included where it
+            means nothing.
+    """
+    if metadata is None:
+        raise InvalidInputError("metadata must be a dict, got None; a key given as None is removed")
+    return RecordPatch(
+        content=content if isinstance(content, Omitted) else checked_content(content, max_chars=max_chars),
+        type=kind if isinstance(kind, Omitted) else checked_enum(RecordType, kind, "type"),
+        importance=(
+            importance if isinstance(importance, Omitted) else checked_fraction(importance, "importance")
+        ),
+        tags=tags if isinstance(tags, Omitted) else checked_tags(tags),
+        metadata=metadata if isinstance(metadata, Omitted) else checked_metadata(metadata),
+        expires_at=expires_at if isinstance(expires_at, Omitted) else _time(expires_at, "expires_at"),
+        pinned=pinned if isinstance(pinned, Omitted) else _checked_bool(pinned, "pinned"),
     )
 
 
