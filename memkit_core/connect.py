@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from memkit_core.config import Config
@@ -13,7 +14,7 @@ from memkit_core.errors import ConfigError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.locks import SharedLock
+from memkit_core.locks import SharedLock, ThreadLock
 from memkit_core.ports import Embedder, RecordStore, VectorSource, VectorSpace
 from memkit_core.stores.checks import other_model
 from memkit_core.stores.sqlite import SQLiteStore
@@ -23,19 +24,46 @@ IN_MEMORY = ":memory:"
 """The path that keeps everything in memory, for tests and trials."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What `Memory` owns and closes."""
+    """What memories own: a store, its indexes and an embedder.
 
-    store: RecordStore
-    indexers: Indexers
-    embedder: CheckedEmbedder
+    Memories that this process opens on one file with one embedder and the same settings share one:
+    an embedded index can be opened once, and whoever opened it again would go without.
+    """
+
+    def __init__(self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder) -> None:
+        """Owned by one memory so far."""
+        self.store = store
+        self.indexers = indexers
+        self.embedder = embedder
+        self.owners = 1
+
+    def release(self) -> None:
+        """One owner less; the last one closes everything."""
+        with _mutex:
+            self.owners -= 1
+            if self.owners:
+                return
+            for key in [key for key, parts in _shared.items() if parts is self]:
+                del _shared[key]
+        try:
+            self.indexers.close()
+        finally:
+            self.store.close()
+
+
+_mutex = ThreadLock()
+# By process, file, embedder, clock and settings. A forked child never looks at what it inherited.
+_shared: dict[tuple[object, ...], Parts] = {}
+
+_OF_RECALL = frozenset({"ranking", "agent_id", "max_content_chars", "max_batch", "max_top_k", "candidates"})
+"""Settings that each memory reads for itself; the others are those of the parts."""
 
 
 def connect(
     path: str | Path, config: Config, *, embedder: object, embedding_model: str | None, clock: Clock
 ) -> Parts:
-    """Open the store at `path` with its index and embedder.
+    """Open the store at `path` with its index and embedder, or share what this process has open there.
 
     Raises:
         ConfigError: a path or embedder that cannot be used, a store that forgets in production, or a
@@ -45,6 +73,32 @@ def connect(
     if not isinstance(path, str | Path) or not str(path):
         raise ConfigError(f"path must be a file name or ':memory:', got {shown(path)}")
     resolved = resolve_embedder(embedder, model=embedding_model)
+    if str(path) == IN_MEMORY:
+        return _opened(path, config, resolved, clock)
+    key = (
+        os.getpid(),
+        Path(path).resolve(),
+        # An object is itself, whatever it calls its model; names mean the same model each time.
+        id(embedder) if embedder is not None and not isinstance(embedder, str | dict) else None,
+        (resolved.model, resolved.revision),
+        clock,
+        tuple((name, value) for name, value in _settings(config) if name not in _OF_RECALL),
+    )
+    with _mutex:
+        parts = _shared.get(key)
+        if parts is not None:
+            parts.owners += 1
+            return parts
+        # Under the lock, so that two threads do not open the same index side by side.
+        parts = _shared[key] = _opened(path, config, resolved, clock)
+        return parts
+
+
+def _settings(config: Config) -> list[tuple[str, object]]:
+    return [(field.name, getattr(config, field.name)) for field in dataclasses.fields(config)]
+
+
+def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) -> Parts:
     store = _open_store(path, config)
     try:
         space = store.vectors.space()

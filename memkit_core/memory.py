@@ -54,6 +54,7 @@ from memkit_core.recall.access import AccessCounts
 from memkit_core.recall.pipeline import Recall, RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
+from memkit_core.stores.handle import StoreHandle
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 from memkit_core.worker import Worker, write_down
@@ -94,16 +95,17 @@ class Memory:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         self.config = config
         self._parts = parts
-        self._store = parts.store
+        # Closed with this memory, though others of this process may go on with the store.
+        self._store = StoreHandle(parts.store)
         self._clock = clock
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
-        self._recall = Recall(parts.store, parts.embedder, parts.indexers.own)
-        self.sessions = Sessions(parts.store, config, clock, changed=self._worker.wake)
+        self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
+        self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
-        self._closing = partial(_shut, self._worker, self._accesses, parts, os.getpid())
+        self._closing = partial(_shut, self._store, self._worker, self._accesses, parts, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
         if parts.indexers.state().length:
             # What an earlier process could not do is tried again, also what used up its tries.
@@ -518,6 +520,7 @@ class Memory:
     @property
     def capabilities(self) -> Capabilities:
         """Which legs and models answer right now, and how far the index is behind."""
+        self._store.check_open()
         return Capabilities(
             keyword=True,
             dense=True,
@@ -543,6 +546,7 @@ class Memory:
         the index: it works off the outbox. Also writes down how often recall returned what.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._store.check_open()
         self._accesses.write()
         self._indexers.retry()
         self._indexers.sync(deadline=deadline)
@@ -590,8 +594,9 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
 
 
-def _shut(worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
+def _shut(store: StoreHandle, worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
+    store.close()
     ended = worker.stop(_CLOSE_SECONDS)
     try:
         write_down(accesses)
@@ -599,10 +604,7 @@ def _shut(worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> Non
             parts.indexers.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
             parts.indexers.flush()
     finally:
-        try:
-            parts.indexers.close()
-        finally:
-            parts.store.close()
+        parts.release()
 
 
 def _shut_elsewhere(shut: Callable[[], None]) -> None:

@@ -1,0 +1,86 @@
+"""`StoreHandle`: one memory's view of a store that several memories of a process may share."""
+
+from __future__ import annotations
+
+from memkit_core.errors import ClosedError
+from memkit_core.models import Target
+from memkit_core.ports import (
+    KeywordIndex,
+    MessageLog,
+    Outbox,
+    RecordStore,
+    RecordTable,
+    VectorSource,
+    VectorSpace,
+    VectorTable,
+)
+
+
+class StoreHandle:
+    """A `RecordStore` that can be closed for its own holder while the store goes on for others."""
+
+    def __init__(self, store: RecordStore) -> None:
+        """Open, as `store` is."""
+        self._store = store
+        self.closed = False
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` once this handle was closed."""
+        if self.closed:
+            raise ClosedError("the memory was closed; open it again")
+
+    @property
+    def _open(self) -> RecordStore:
+        self.check_open()
+        return self._store
+
+    @property
+    def store_id(self) -> str:
+        """See `RecordStore`."""
+        return self._store.store_id
+
+    @property
+    def durable(self) -> bool:
+        """See `RecordStore`."""
+        return self._store.durable
+
+    @property
+    def records(self) -> RecordTable:
+        """See `RecordStore`."""
+        return self._open.records
+
+    @property
+    def keywords(self) -> KeywordIndex:
+        """See `RecordStore`."""
+        return self._open.keywords
+
+    @property
+    def vectors(self) -> VectorTable:
+        """See `RecordStore`."""
+        return self._open.vectors
+
+    @property
+    def outbox(self) -> Outbox:
+        """See `RecordStore`."""
+        return self._open.outbox
+
+    @property
+    def log(self) -> MessageLog:
+        """See `RecordStore`."""
+        return self._open.log
+
+    def given(self, space: VectorSpace) -> VectorSource:
+        """See `RecordStore`."""
+        return self._open.given(space)
+
+    def space_of(self, target: Target) -> VectorSpace | None:
+        """See `RecordStore`."""
+        return self._open.space_of(target)
+
+    def given_spaces(self) -> list[VectorSpace]:
+        """See `RecordStore`."""
+        return self._open.given_spaces()
+
+    def close(self) -> None:
+        """Close this handle only; safe to call twice."""
+        self.closed = True

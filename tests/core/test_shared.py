@@ -1,0 +1,106 @@
+"""Several memories of one process on one file: they share one store and one index."""
+
+import gc
+import threading
+
+import pytest
+
+from memkit_core import ClosedError, Config, Memory, Ranking, Scope
+
+ALICE = Scope.user("alice")
+DENSE = Ranking(keyword=0.0)
+
+
+def found(memory, query="tent"):
+    hits = memory.recall(query, scope=ALICE, ranking=DENSE)
+    return [hit.record.content for hit in hits], hits.missing
+
+
+def test_both_have_the_index(tmp_path):
+    """Two objects on one path both write and both search the index; neither answer is degraded."""
+    with Memory.open(tmp_path / "m.db") as one, Memory.open(tmp_path / "m.db") as two:
+        one.add("The tent is green.", scope=ALICE)
+        two.add("The canoe is blue.", scope=ALICE)
+        assert one.capabilities.index
+        assert two.capabilities.index
+        for memory in (one, two):
+            contents, missing = found(memory)
+            assert contents[0] == "The tent is green."
+            assert len(contents) == 2
+            assert not missing
+
+
+def test_closing_one_leaves_the_other(tmp_path):
+    """A closed memory raises on every verb; the other on the same file goes on, and closes for good."""
+    one, two = Memory.open(tmp_path / "m.db"), Memory.open(tmp_path / "m.db")
+    notes = one.documents(scope=ALICE)
+    one.add("The tent is green.", scope=ALICE)
+    one.close()
+    one.close()
+    for verb in (
+        lambda: one.add("x", scope=ALICE),
+        lambda: one.recall("x", scope=ALICE),
+        lambda: one.sessions.list(scope=ALICE),
+        lambda: notes.put(["x"]),
+        lambda: one.documents(scope=ALICE),
+        one.flush,
+        lambda: one.capabilities,
+    ):
+        with pytest.raises(ClosedError):
+            verb()
+    assert found(two) == (["The tent is green."], set())
+    two.close()
+    with Memory.open(tmp_path / "m.db") as three:
+        assert three.capabilities.index
+        assert found(three) == (["The tent is green."], set())
+
+
+def test_dropped_without_close(tmp_path):
+    """A memory that was lost without `close` neither keeps the index from the next nor closes it under it."""
+    Memory.open(tmp_path / "m.db").add("The tent is green.", scope=ALICE)
+    gc.collect()
+    two = Memory.open(tmp_path / "m.db")
+    three = Memory.open(tmp_path / "m.db")
+    assert found(two) == (["The tent is green."], set())
+    del two
+    gc.collect()
+    assert found(three) == (["The tent is green."], set())
+    three.close()
+
+
+def test_other_settings_or_models_are_not_shared(tmp_path):
+    """Settings of recall are each memory's own; with another embedder object or disk setting it stands alone."""
+    with Memory.open(tmp_path / "m.db") as one:
+        one.add("The tent is green.", scope=ALICE)
+        with Memory.open(tmp_path / "m.db", config=Config(max_top_k=7, ranking=DENSE)) as same:
+            assert same.capabilities.index
+            assert same.config.max_top_k == 7
+        with Memory.open(tmp_path / "m.db", config=Config(busy_timeout=1.0)) as apart:
+            assert not apart.capabilities.index
+            contents, missing = found(apart)
+            assert (contents, missing) == (["The tent is green."], {"index"})
+        assert found(one) == (["The tent is green."], set())
+
+
+def test_eight_threads_open_and_close(tmp_path):
+    """Threads that open, write and close the same file at once lose nothing and never go without the index."""
+    barrier, problems = threading.Barrier(8), []
+
+    def work(number):
+        barrier.wait()
+        for i in range(5):
+            with Memory.open(tmp_path / "m.db") as memory:
+                memory.add(f"Fact {number} {i}", scope=ALICE)
+                if memory.recall(f"Fact {number} {i}", scope=ALICE)[0] is None:
+                    problems.append((number, i))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Memory.open(tmp_path / "m.db") as memory:
+        assert memory.flush()
+        assert len(memory.list_records(scope=ALICE)) == 40
+        assert memory.capabilities.index
+    assert not problems
