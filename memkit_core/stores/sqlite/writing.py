@@ -106,7 +106,7 @@ class _Batch:
             (scope_id, record.space, record.id),
         ).fetchone()
         if row is None:
-            return self._insert(record, position)
+            return self._insert(record, position, digest(record))
         old = read_record(row[1:])
         new = replaced(old, record)
         self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
@@ -115,9 +115,10 @@ class _Batch:
     def merge(self, record: MemoryRecord) -> tuple[int, MemoryRecord]:
         """Merge the record into the oldest that it duplicates, or insert it; as `write`."""
         scope_id, _ = self._place(record)
+        number = digest(record)
         rows = self._connection.execute(
             f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.digest = ? ORDER BY r.seq",
-            (scope_id, digest(record)),
+            (scope_id, number),
         ).fetchall()
         for seq, *rest in rows:
             old = read_record(rest)
@@ -125,12 +126,20 @@ class _Batch:
                 new = merged(old, record)
                 self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new))
                 return seq, new
-        return self._insert(record, None)
+        return self._insert(record, None, number)
 
-    def _insert(self, record: MemoryRecord, position: int | None) -> tuple[int, MemoryRecord]:
+    def _insert(
+        self, record: MemoryRecord, position: int | None, number: int | None
+    ) -> tuple[int, MemoryRecord]:
         scope_id, partition_id = self._place(record)
         terms = keyword_terms(record.index_text)
-        values = [scope_id, partition_id, record.point_id.bytes, *_derived_values(record, terms, position)]
+        values = [
+            scope_id,
+            partition_id,
+            record.point_id.bytes,
+            *_derived_values(record, terms, position),
+            number,
+        ]
         seq = self._connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
         assert seq is not None
         self._postings.add(partition_id, seq, terms)
@@ -160,7 +169,9 @@ class _Batch:
         """Write a row anew; `tell` the vector index of it."""
         scope_id, partition_id = self._place(new)
         terms = keyword_terms(new.index_text)
-        self._connection.execute(_UPDATE, [*_derived_values(new, terms, position), *record_values(new), seq])
+        self._connection.execute(
+            _UPDATE, [*_derived_values(new, terms, position), digest(new), *record_values(new), seq]
+        )
         if new.tags != old.tags:
             self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
             self._tags[seq] = scope_id, new.tags
@@ -185,12 +196,13 @@ class _Batch:
             [(scope_id, tag, seq) for seq, (scope_id, tags) in self._tags.items() for tag in tags],
         )
         self._connection.executemany(_ENQUEUE, list(self._changes.values()))
-        self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", self._history)
+        if self._history:
+            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
     role = None if position is None else record.metadata.get("role")
-    return [len(terms), position, record.speaker, role, digest(record)]
+    return [len(terms), position, record.speaker, role]
 
 
 def _change(record: MemoryRecord, seq: int | None, vector_space_id: int | None) -> tuple[object, ...]:
