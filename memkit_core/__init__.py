@@ -34,11 +34,13 @@ from memkit_core.filters import Condition, Filter, metadata_key, parse_filter
 from memkit_core.inputs import NewMemory
 from memkit_core.memory import Capabilities, Memory
 from memkit_core.models import (
+    ChangeKind,
     DeleteReceipt,
     MemoryRecord,
     Message,
     Origin,
     RecallResult,
+    RecordChange,
     RecordPage,
     RecordType,
     Role,
@@ -62,6 +64,7 @@ __all__ = [
     "BackendTimeoutError",
     "BackendUnavailableError",
     "Capabilities",
+    "ChangeKind",
     "ClosedError",
     "Condition",
     "Config",
@@ -84,6 +87,7 @@ __all__ = [
     "Origin",
     "Ranking",
     "RecallResult",
+    "RecordChange",
     "RecordNotFoundError",
     "RecordPage",
     "RecordType",

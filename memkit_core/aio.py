@@ -24,7 +24,7 @@ from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import NewMemory
-from memkit_core.memory import OMITTED, Capabilities, Memory, Omitted
+from memkit_core.memory import Capabilities, Memory
 from memkit_core.models import (
     MEMORIES,
     DeleteReceipt,
@@ -32,11 +32,13 @@ from memkit_core.models import (
     Message,
     Origin,
     RecallResult,
+    RecordChange,
     RecordPage,
     RecordType,
     Session,
     Status,
 )
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import TokenCounter, Vector
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
@@ -273,6 +275,27 @@ class AsyncMemory:
         """See `Memory.add_many`."""
         return await self._hops.run(self._memory.add_many, items, scope=scope, background=background)
 
+    async def update(
+        self,
+        id: str,  # noqa: A002 - the word every reader expects
+        *,
+        scope: Scope,
+        content: str | Omitted = OMITTED,
+        type: RecordType | str | Omitted = OMITTED,  # noqa: A002 - as above
+        importance: float | Omitted = OMITTED,
+        tags: Iterable[str] | Omitted = OMITTED,
+        metadata: Mapping[str, object] | Omitted = OMITTED,
+        expires_at: TimeLike | Omitted | None = OMITTED,
+        pinned: bool | Omitted = OMITTED,
+        expected_version: int | None = None,
+    ) -> MemoryRecord:
+        """See `Memory.update`."""
+        return await self._hops.run(
+            self._memory.update, id, scope=scope, content=content, type=type, importance=importance,
+            tags=tags, metadata=metadata, expires_at=expires_at, pinned=pinned,
+            expected_version=expected_version,
+        )  # fmt: skip
+
     async def recall(
         self,
         query: str,
@@ -297,6 +320,10 @@ class AsyncMemory:
     async def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """See `Memory.get`."""
         return await self._hops.run(self._memory.get, id, scope=scope, space=space)
+
+    async def history(self, id: str, *, scope: Scope) -> list[RecordChange]:  # noqa: A002
+        """See `Memory.history`."""
+        return await self._hops.run(self._memory.history, id, scope=scope)
 
     async def list_records(
         self,

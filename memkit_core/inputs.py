@@ -9,11 +9,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
+from uuid import UUID
 
-from memkit_core.errors import InvalidInputError, shown
+from memkit_core.config import Config
+from memkit_core.errors import InvalidInputError, ScopeError, shown
 from memkit_core.jsonvalues import JsonValue, checked_metadata
-from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, Message, Origin, RecordType, Role, ToolCall
-from memkit_core.scope import Scope, ScopeKind, id_problem
+from memkit_core.models import (
+    MEMORIES,
+    MESSAGES,
+    MemoryRecord,
+    Message,
+    Origin,
+    RecordPatch,
+    RecordType,
+    Role,
+    Status,
+    ToolCall,
+    point_id,
+)
+from memkit_core.omitted import Omitted
+from memkit_core.scope import Scope, ScopeKind, id_problem, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import TimeLike, to_utc
 
@@ -65,6 +80,34 @@ def default_importance(kind: RecordType, content: str, *, important: bool) -> fl
     return min(_PRIORS.get(kind, _OTHER_PRIOR) + length + (_MARKED_BONUS if important else 0.0), 1.0)
 
 
+def listed_news(items: object) -> list[NewMemory]:
+    """What `add_many` was given, a text standing for a memory with this content."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
+    return [NewMemory(content=item) if isinstance(item, str) else item for item in items]
+
+
+def build_records(
+    news: Sequence[NewMemory], *, scope: Scope, now: datetime, config: Config, verb: str
+) -> list[MemoryRecord]:
+    """The records that `news` become in `scope`, in order.
+
+    Raises:
+        InvalidInputError: too many at once, or one that cannot be stored.
+    """
+    if len(news) > config.max_batch:
+        raise InvalidInputError(
+            f"{verb}: at most {config.max_batch} records in one call, got {len(news)}; split them"
+        )
+    for new in news:
+        if not isinstance(new, NewMemory):
+            raise InvalidInputError(f"{verb} takes texts or NewMemory, got {shown(new)}")
+    return [
+        build_record(new, scope=scope, now=now, agent_id=config.agent_id, max_chars=config.max_content_chars)
+        for new in news
+    ]
+
+
 def build_record(
     new: NewMemory, *, scope: Scope, now: datetime, agent_id: str | None, max_chars: int
 ) -> MemoryRecord:
@@ -102,6 +145,38 @@ def build_record(
             checked_id(i, "source_message_ids") for i in listed(new.source_message_ids, "source_message_ids")
         ),
         origin=checked_enum(Origin, new.origin, "origin"),
+    )
+
+
+def build_patch(
+    *,
+    content: object,
+    kind: object,
+    importance: object,
+    tags: object,
+    metadata: object,
+    expires_at: TimeLike | Omitted | None,
+    pinned: object,
+    max_chars: int,
+) -> RecordPatch:
+    """What an update changes, by the same checks as a new record.
+
+    Raises:
+        InvalidInputError: names the field and the value that cannot be stored, None included where it
+            means nothing.
+    """
+    if metadata is None:
+        raise InvalidInputError("metadata must be a dict, got None; a key given as None is removed")
+    return RecordPatch(
+        content=content if isinstance(content, Omitted) else checked_content(content, max_chars=max_chars),
+        type=kind if isinstance(kind, Omitted) else checked_enum(RecordType, kind, "type"),
+        importance=(
+            importance if isinstance(importance, Omitted) else checked_fraction(importance, "importance")
+        ),
+        tags=tags if isinstance(tags, Omitted) else checked_tags(tags),
+        metadata=metadata if isinstance(metadata, Omitted) else checked_metadata(metadata),
+        expires_at=expires_at if isinstance(expires_at, Omitted) else _time(expires_at, "expires_at"),
+        pinned=pinned if isinstance(pinned, Omitted) else _checked_bool(pinned, "pinned"),
     )
 
 
@@ -263,3 +338,30 @@ def build_turn(message: Message, *, session: Scope, now: datetime) -> MemoryReco
         created_in_session_id=session.id,
         origin=Origin.ASSISTANT if message.role is Role.ASSISTANT else Origin.USER,
     )
+
+
+def turn_point(message: Message) -> UUID:
+    """The point of the turn of a stored message that recall is to leave out."""
+    if not isinstance(message, Message) or message.id is None or message.session is None:
+        raise InvalidInputError(
+            f"recall: exclude_messages takes messages as memory.sessions returns them, got {shown(message)}"
+        )
+    return point_id(message.session, MESSAGES, message.id)
+
+
+def checked_scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
+    """The distinct scopes that one scope, or several, name; the narrow ones first."""
+    if isinstance(given, Scope) or not isinstance(given, Sequence):
+        return (require_scope(given, verb=verb),)
+    if not given:
+        raise ScopeError(f"{verb}: at least one scope is required")
+    scopes = dict.fromkeys(require_scope(one, verb=verb) for one in given)
+    return tuple(sorted(scopes, key=lambda scope: scope.kind.breadth))
+
+
+def checked_statuses(given: object) -> tuple[Status, ...]:
+    """The statuses that one, or several, name; at least one."""
+    statuses = tuple(checked_enum(Status, one, "status") for one in listed(given, "status"))
+    if not statuses:
+        raise InvalidInputError(f"status must name at least one of {', '.join(Status)}")
+    return statuses

@@ -13,39 +13,44 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 from memkit_core.config import Config
 from memkit_core.connect import Parts, checked_embedder, connect
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.documents import Documents
 from memkit_core.embedders.resolve import resolve_embedder, without_secrets
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, ScopeError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.inputs import (
     NewMemory,
-    build_record,
+    build_patch,
+    build_records,
     checked_count,
     checked_enum,
     checked_id,
+    checked_scopes,
     checked_space,
+    checked_statuses,
     checked_tags,
     listed,
+    listed_news,
+    turn_point,
 )
 from memkit_core.models import (
     MEMORIES,
-    MESSAGES,
     DeleteReceipt,
     MemoryRecord,
     Message,
     Origin,
     RecallResult,
+    RecordChange,
     RecordPage,
     RecordType,
     Status,
-    point_id,
 )
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import ListQuery, OutboxState
+from memkit_core.recall.access import AccessCounts
 from memkit_core.recall.pipeline import Recall, RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
@@ -53,16 +58,10 @@ from memkit_core.stores.handle import StoreHandle
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 from memkit_core.upkeep import Upkeep
-from memkit_core.worker import Worker
+from memkit_core.worker import Worker, write_down
 
 _log = logging.getLogger("memkit")
 
-
-class Omitted:
-    """Marks an argument that was not given, where None is a mistake and must not mean "all"."""
-
-
-OMITTED = Omitted()
 _CLOSE_SECONDS = 5.0
 _DROPPED_SECONDS = 1.0
 
@@ -102,13 +101,14 @@ class Memory:
         self._store = StoreHandle(parts.store)
         self._clock = clock
         self._indexers = parts.indexers
-        self._worker = Worker(parts.indexers, interval=config.outbox_seconds)
+        self._accesses = AccessCounts(parts.store.records)
+        self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
         self.upkeep = Upkeep(self._store, parts.indexers)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
-        self._closing = partial(_shut, self._store, self._worker, parts, os.getpid())
+        self._closing = partial(_shut, self._store, self._worker, self._accesses, parts, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
@@ -191,6 +191,12 @@ class Memory:
         failing embedder or index never loses it and never raises here (`capabilities.outbox` shows
         what waits). A given `id` that exists in this scope is replaced, with version + 1.
 
+        Without an `id`, saying again what an active memory of this scope and type says (the same text
+        but for case, width, white space, and quotes and sentence marks at the ends) makes no second
+        one: the first keeps its id, content, metadata, provenance and created_at, and is returned with
+        mentions + 1 and version + 1. New tags and new metadata keys join it, the higher importance and
+        the later expiry (never is the latest) hold, and it is pinned if either is.
+
         Args:
             content: the text. NUL and lone surrogates are stored as U+FFFD, all else verbatim.
             scope: whose memory it is.
@@ -229,39 +235,26 @@ class Memory:
     ) -> list[MemoryRecord]:
         """Remember many items in one transaction; returns the stored records in the order given.
 
-        All or nothing. A text stands for `NewMemory(content=text)`. Embedding happens in batches of
+        All or nothing, as if added one after the other, see `add`; what became one record is returned
+        in each place. A text stands for `NewMemory(content=text)`. Embedding happens in batches of
         at most `Config.embed_batch` texts; see `add` for what a failing embedder means.
         """
-        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
-        news = [NewMemory(content=item) if isinstance(item, str) else item for item in items]
-        return self._add(news, scope, background=background, verb="add_many")
+        return self._add(listed_news(items), scope, background=background, verb="add_many")
 
     def _add(
         self, news: Sequence[NewMemory], scope: Scope, *, background: bool, verb: str
     ) -> list[MemoryRecord]:
         require_scope(scope, verb=verb)
-        if len(news) > self.config.max_batch:
-            raise InvalidInputError(
-                f"{verb}: at most {self.config.max_batch} records in one call, got {len(news)}; split them"
-            )
-        for new in news:
-            if not isinstance(new, NewMemory):
-                raise InvalidInputError(f"{verb} takes texts or NewMemory, got {shown(new)}")
-        now = self._clock()
-        records = [
-            build_record(
-                new,
-                scope=scope,
-                now=now,
-                agent_id=self.config.agent_id,
-                max_chars=self.config.max_content_chars,
-            )
-            for new in news
-        ]
+        records = build_records(news, scope=scope, now=self._clock(), config=self.config, verb=verb)
         if not records:
             return []
-        stored = self._store.records.put(scope, records)
+        chosen = {new.id for new in news}
+        merge = {record.id for record in records if record.id not in chosen}
+        stored = self._store.records.put(scope, records, merge=merge)
+        self._index(stored, background=background, verb=verb)
+        return stored
+
+    def _index(self, stored: Sequence[MemoryRecord], *, background: bool, verb: str) -> None:
         if not background:
             try:
                 self._indexers.own.sync([record.point_id for record in stored])
@@ -273,7 +266,59 @@ class Memory:
             self._worker.wake()
         else:
             self._worker.start()
-        return stored
+
+    def update(
+        self,
+        id: str,  # noqa: A002 - the word every reader expects
+        *,
+        scope: Scope,
+        content: str | Omitted = OMITTED,
+        type: RecordType | str | Omitted = OMITTED,  # noqa: A002 - as above
+        importance: float | Omitted = OMITTED,
+        tags: Iterable[str] | Omitted = OMITTED,
+        metadata: Mapping[str, object] | Omitted = OMITTED,
+        expires_at: TimeLike | Omitted | None = OMITTED,
+        pinned: bool | Omitted = OMITTED,
+        expected_version: int | None = None,
+    ) -> MemoryRecord:
+        """Change what is given of one memory, for a better wording, and return it as stored.
+
+        All else stays: id, scope, created_at, provenance, and what other writers changed meanwhile.
+        version counts up, updated_at moves, and the values before are kept, see `history`. A new
+        content is embedded as in `add`; it is never merged with a record that says the same. When
+        nothing differs nothing is written and the record is returned as it is.
+
+        Args:
+            id: the memory.
+            scope: whose memory it is.
+            content: the new text.
+            type: its new type.
+            importance: 0 to 1; a new content or type alone does not change it.
+            tags: all its tags from now on.
+            metadata: keys with their new values; other keys stay, a key given as None is removed.
+            expires_at: the new moment; None removes the expiry.
+            pinned: whether it never expires.
+            expected_version: change it only if it still has this version.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: a value that cannot be stored; nothing is changed.
+            RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
+            ConflictError: it has another version than `expected_version`; read it again and decide.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="update")
+        if expected_version is not None:
+            checked_count(expected_version, "update: expected_version", most=2**63 - 1)
+        patch = build_patch(
+            content=content, kind=type, importance=importance, tags=tags, metadata=metadata,
+            expires_at=expires_at, pinned=pinned, max_chars=self.config.max_content_chars,
+        )  # fmt: skip
+        changed = self._store.records.change(
+            scope, MEMORIES, checked_id(id), patch, expected_version=expected_version, now=self._clock()
+        )
+        self._index([changed], background=False, verb="update")
+        return changed
 
     # ------------------------------------------------------------------ reading
 
@@ -293,7 +338,8 @@ class Memory:
     ) -> RecallResult:
         """The records of the named scopes that answer `query`, best first.
 
-        Keyword (BM25) and dense candidates are fused as a union and blended with importance and
+        Each returned record counts one access, written down some seconds later: `access_count` and
+        `last_accessed_at`. Keyword (BM25) and dense candidates are fused as a union and blended with importance and
         recency; see `memkit_core.recall`. A degraded answer says so in `.missing`.
 
         Args:
@@ -323,24 +369,27 @@ class Memory:
         return self._answered(
             RecallQuery(
                 text=storable(query),
-                scopes=_scopes(scope, verb="recall"),
+                scopes=checked_scopes(scope, verb="recall"),
                 top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
-                statuses=_statuses(status),
+                statuses=checked_statuses(status),
                 include_messages=include_messages,
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 asked_at=moment,
                 now=self._clock(),
-                exclude=frozenset(_turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
+                exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
         )
 
     def _answered(self, query: RecallQuery) -> RecallResult:
         result = self._recall.run(query)
+        self._accesses.count((hit.record for hit in result), now=query.now)
         if "dense" in result.missing:
             self._worker.wake()
+        elif result:
+            self._worker.start()
         return result
 
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
@@ -348,6 +397,11 @@ class Memory:
         require_scope(scope, verb="get")
         found = self._store.records.get(scope, checked_space(space), [checked_id(id)], now=self._clock())
         return found[0] if found else None
+
+    def history(self, id: str, *, scope: Scope) -> list[RecordChange]:  # noqa: A002 - as above
+        """Every change of one memory, its making first; empty when `get` would give None."""
+        require_scope(scope, verb="history")
+        return self._store.records.history(scope, checked_id(id), now=self._clock())
 
     def list_records(
         self,
@@ -382,7 +436,7 @@ class Memory:
         require_scope(scope, verb="list_records")
         query = ListQuery(
             space=checked_space(space),
-            statuses=_statuses(status),
+            statuses=checked_statuses(status),
             types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
             tags=checked_tags(tags),
             since=None if since is None else to_utc(since, name="since"),
@@ -496,10 +550,11 @@ class Memory:
         """Embed and index all that waits, trying again what failed; whether the outbox is empty now.
 
         Stops beginning new batches after `timeout` seconds. False also while another process holds
-        the index: it works off the outbox.
+        the index: it works off the outbox. Also writes down how often recall returned what.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         self._store.check_open()
+        self._accesses.write()
         self._indexers.retry()
         self._indexers.sync(deadline=deadline)
         self._indexers.flush()
@@ -546,24 +601,17 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
 
 
-def _shut(store: StoreHandle, worker: Worker, parts: Parts, pid: int) -> None:
+def _shut(store: StoreHandle, worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     store.close()
     ended = worker.stop(_CLOSE_SECONDS)
     try:
+        write_down(accesses)
         if ended and pid == os.getpid():
             parts.indexers.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
             parts.indexers.flush()
     finally:
         parts.release()
-
-
-def _turn_point(message: Message) -> UUID:
-    if not isinstance(message, Message) or message.id is None or message.session is None:
-        raise InvalidInputError(
-            f"recall: exclude_messages takes messages as memory.sessions returns them, got {shown(message)}"
-        )
-    return point_id(message.session, MESSAGES, message.id)
 
 
 def _shut_elsewhere(shut: Callable[[], None]) -> None:
@@ -587,19 +635,3 @@ def _shut_elsewhere(shut: Callable[[], None]) -> None:
         shut()
     else:
         thread.join(_DROPPED_SECONDS)
-
-
-def _scopes(given: object, *, verb: str) -> tuple[Scope, ...]:
-    if isinstance(given, Scope) or not isinstance(given, Sequence):
-        return (require_scope(given, verb=verb),)
-    if not given:
-        raise ScopeError(f"{verb}: at least one scope is required")
-    scopes = dict.fromkeys(require_scope(one, verb=verb) for one in given)
-    return tuple(sorted(scopes, key=lambda scope: scope.kind.breadth))
-
-
-def _statuses(given: object) -> tuple[Status, ...]:
-    statuses = tuple(checked_enum(Status, one, "status") for one in listed(given, "status"))
-    if not statuses:
-        raise InvalidInputError(f"status must name at least one of {', '.join(Status)}")
-    return statuses

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import overload
 
 from memkit_core.jsonvalues import JsonValue
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 
 _POINTS = uuid.UUID("6d656d6b-6974-5f70-8f69-6e740a000001")
@@ -66,7 +67,9 @@ class MemoryRecord:
 
     Identity is (scope, space, id). `key` names a slot whose value may change over time;
     `importance` is in [0, 1]; `occurred_at` is when the thing happened, `created_at` when it was
-    written down; `version` counts changes from 1.
+    written down; `version` counts changes from 1; `mentions` is how often it was said: 1, and one
+    more for each exact duplicate that became one with it. `access_count` is how often recall
+    returned it, up to some seconds ago.
     """
 
     id: str
@@ -99,6 +102,7 @@ class MemoryRecord:
     compacted_from_ids: tuple[str, ...] = ()
     source_message_ids: tuple[str, ...] = ()
     origin: Origin = Origin.USER
+    mentions: int = 1
 
     @property
     def point_id(self) -> uuid.UUID:
@@ -119,6 +123,55 @@ class MemoryRecord:
     def is_visible_at(self, now: datetime) -> bool:
         """Whether it has not expired at `now`; pinned records never expire."""
         return self.pinned or self.expires_at is None or self.expires_at > now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPatch:
+    """What `Memory.update` changes of a record; what is `OMITTED` stays.
+
+    Attributes:
+        content, type, importance, pinned: the new value.
+        tags: the new tags, in place of all old ones.
+        metadata: keys with their new values; other keys stay, a key with the value None is removed.
+        expires_at: the new moment, None for never.
+    """
+
+    content: str | Omitted = OMITTED
+    type: RecordType | Omitted = OMITTED
+    importance: float | Omitted = OMITTED
+    tags: tuple[str, ...] | Omitted = OMITTED
+    metadata: Mapping[str, JsonValue] | Omitted = OMITTED
+    expires_at: datetime | Omitted | None = OMITTED
+    pinned: bool | Omitted = OMITTED
+
+
+class ChangeKind(enum.StrEnum):
+    """What happened to a record."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    REPLACED = "replaced"
+    """The same id was added again."""
+    MERGED = "merged"
+    """The same was said again, without an id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordChange:
+    """One change in the history of a record.
+
+    Attributes:
+        version: the version it made.
+        kind: what happened.
+        at: when.
+        before: the changed attributes as they were, as JSON: times in ISO 8601, lists for tuples.
+            `version` and `updated_at`, which change each time, are those of the change before.
+    """
+
+    version: int
+    kind: ChangeKind
+    at: datetime
+    before: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,13 +261,14 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteReceipt:
-    """What one delete removed, by kind."""
+    """What one delete removed, by kind; `history` counts the kept changes of records."""
 
     records: int = 0
     turns: int = 0
     messages: int = 0
     sessions: int = 0
     vectors: int = 0
+    history: int = 0
 
     @property
     def nothing(self) -> bool:

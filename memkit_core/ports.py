@@ -7,7 +7,7 @@ means first, and applies it, and any filter, before it cuts to a limit. Errors a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -22,7 +22,9 @@ from memkit_core.models import (
     DeleteReceipt,
     MemoryRecord,
     Message,
+    RecordChange,
     RecordPage,
+    RecordPatch,
     RecordType,
     Session,
     Status,
@@ -119,6 +121,14 @@ class ListQuery:
     cursor: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How often recall returned a record, and when last."""
+
+    count: int
+    last: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxEntry:
     """A change that the derived indexes have not confirmed yet.
@@ -207,6 +217,7 @@ class RecordTable(Protocol):
         *,
         vector_space: VectorSpace | None = None,
         vectors: Matrix | None = None,
+        merge: Collection[str] = (),
     ) -> list[MemoryRecord]:
         """Write records of `scope`, in order, and return them as stored.
 
@@ -214,12 +225,22 @@ class RecordTable(Protocol):
         The same id twice in one call: the last one wins, at the place of the first. Each row gets
         its keyword rows and its outbox entry in the same transaction.
 
+        A record whose id is in `merge` becomes one with the oldest record it duplicates, if there is
+        one, also one written by the same call: a visible and active memory of its scope, type and key
+        whose text has the same `normal_form`. That one keeps all it says of itself; tags are united,
+        metadata keys added and none overwritten, the higher importance, the later expiry (none is the
+        latest) and either's pin hold; mentions and version count up, updated_at moves. Visible means
+        at the new record's `updated_at`. Returned is the record it became.
+
+        What a replaced or merged memory was before is added to its history.
+
         Args:
             scope: whose records all of them are.
             records: what to write.
             vector_space: the given space their vectors are of; None for the memory's own.
             vectors: shape `(n, d) float32`, the vectors of `records` in that given space, kept in the
                 same transaction; without them the rows wait in the outbox of the space.
+            merge: ids among `records` that nobody chose and that no record has; only of memories.
 
         Raises:
             ConfigError: the rows of this scope and space have vectors of another vector space.
@@ -229,8 +250,41 @@ class RecordTable(Protocol):
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
         """The visible records with these ids that exist, in the order of `ids`, without repeats."""
 
+    def change(
+        self,
+        scope: Scope,
+        space: str,
+        record_id: str,
+        patch: RecordPatch,
+        *,
+        expected_version: int | None = None,
+        now: datetime,
+    ) -> MemoryRecord:
+        """Change a visible record as `patch` says, at the moment `now`, and return it as stored.
+
+        Reads and writes in the one transaction, so no change of another writer is lost. Version
+        counts up and updated_at moves; of a memory the history tells what was before. A new text
+        loses the vector of the old one. The row gets an outbox entry if the vector index knows
+        anything that changed. When nothing differs, nothing is written. Turns change with their
+        messages and are not found here.
+
+        Raises:
+            RecordNotFoundError: no visible record of this scope and space has the id.
+            ConflictError: `expected_version` is given and is not the stored version.
+        """
+
+    def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
+        """The changes of a visible memory, oldest first, its making the first; empty when unknown."""
+
+    def touch(self, accesses: Mapping[UUID, Access]) -> None:
+        """Add to access_count, and move last_accessed_at on, of the records with these point ids.
+
+        No other column moves: no version, no updated_at, no outbox entry, no history. Unknown points
+        are ignored.
+        """
+
     def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
-        """Delete these records with their vectors and keyword rows. Unknown ids count as nothing."""
+        """Delete these records with vectors, keyword rows and history. Unknown ids count as nothing."""
 
     def delete_space(self, scope: Scope, space: str) -> DeleteReceipt:
         """Delete all records of one space of a scope, other than `messages`; see `MessageLog.clear`."""

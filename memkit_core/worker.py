@@ -8,6 +8,7 @@ import threading
 from memkit_core.errors import ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
+from memkit_core.recall.access import AccessCounts
 
 _log = logging.getLogger("memkit.index")
 
@@ -15,13 +16,14 @@ _log = logging.getLogger("memkit.index")
 class Worker:
     """A thread that syncs the `Indexers` every `interval` seconds, and at once when woken.
 
-    Started by the first write; daemonic, so that it never keeps a process alive. In a forked child
-    the first write starts a new one.
+    It writes down what recall returned first. Started by the first write or recall; daemonic, so that
+    it never keeps a process alive. In a forked child the first of these starts a new one.
     """
 
-    def __init__(self, indexers: Indexers, *, interval: float) -> None:
+    def __init__(self, indexers: Indexers, accesses: AccessCounts, *, interval: float) -> None:
         """Nothing runs yet."""
         self._indexers = indexers
+        self._accesses = accesses
         self._interval = interval
         self._mutex = ThreadLock()
         self._thread: threading.Thread | None = None
@@ -61,9 +63,24 @@ class Worker:
             woken.wait(self._interval)
             woken.clear()
             try:
+                write_down(self._accesses)
                 self._indexers.sync()
                 self._indexers.flush()
             except ClosedError:
                 return
             except MemkitError as error:
                 _log.warning("the outbox waits: %s", error)
+
+
+def write_down(accesses: AccessCounts) -> None:
+    """Write what recall returned; a store that fails gets it the next time.
+
+    Raises:
+        ClosedError: the store was closed.
+    """
+    try:
+        accesses.write()
+    except ClosedError:
+        raise
+    except MemkitError as error:
+        _log.warning("what recall returned is not counted yet: %s", error)

@@ -56,6 +56,7 @@ FIELDS: Mapping[str, FieldKind] = {
     "confidence": FieldKind.NUMBER,
     "access_count": FieldKind.NUMBER,
     "version": FieldKind.NUMBER,
+    "mentions": FieldKind.NUMBER,
     "pinned": FieldKind.BOOL,
     "created_at": FieldKind.TIME,
     "updated_at": FieldKind.TIME,

@@ -26,8 +26,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
-            "embedders", "filters", "given_vectors", "guard", "indexes", "isolation", "keywords", "lifecycle", "log", "outbox", "records",
-            "records_listed", "vectors",
+            "changes", "duplicates", "embedders", "filters", "given_vectors", "guard", "indexes", "isolation",
+            "keywords", "lifecycle", "log", "outbox", "records", "records_listed", "vectors",
         )
     )
 )  # fmt: skip

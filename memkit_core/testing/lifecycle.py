@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from memkit_core.errors import ClosedError
-from memkit_core.models import MEMORIES, Target
-from memkit_core.ports import ListQuery, RecordStore
+from memkit_core.models import MEMORIES, RecordPatch, Target
+from memkit_core.ports import Access, ListQuery, RecordStore
 from memkit_core.scope import Scope
 from memkit_core.testing.guard import ContractGuard
 from memkit_core.testing.samples import (
@@ -51,7 +51,7 @@ class LifecycleContract(ContractGuard):
         store.close()
         store.close()
 
-    @pytest.mark.parametrize("call", range(8))
+    @pytest.mark.parametrize("call", range(11))
     def test_a_closed_store_says_so(self, store: RecordStore, call: int) -> None:
         """Every call on a closed store raises `ClosedError`."""
         calls: list[Callable[[], object]] = [
@@ -63,6 +63,9 @@ class LifecycleContract(ContractGuard):
             lambda: store.outbox.due(now=NOW, limit=1),
             lambda: append(store, TALK, [message("m")]),
             lambda: store.log.read(TALK),
+            lambda: store.records.change(ALICE, MEMORIES, "a", RecordPatch(pinned=True), now=NOW),
+            lambda: store.records.history(ALICE, "a", now=NOW),
+            lambda: store.records.touch({record(ALICE, "a").point_id: Access(1, NOW)}),
         ]
         store.close()
         with pytest.raises(ClosedError):

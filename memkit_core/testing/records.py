@@ -83,6 +83,7 @@ _FULL = MemoryRecord(
     compacted_from_ids=("c1", "c2"),
     source_message_ids=("m1", "m2"),
     origin=Origin.TOOL,
+    mentions=3,
 )
 _TEXTS = (
     "plain", "quotes \" ' ` and \\", "tab\tnew\nline\r\n", "  spaces  ", "naïve café", "e\u0301 é", "丹佛 東京 서울",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from memkit_core.testing.changes import ChangesContract
+from memkit_core.testing.duplicates import DuplicatesContract
 from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
@@ -16,6 +18,8 @@ from memkit_core.testing.vectors import VectorsContract
 
 class RecordStoreContract(
     RecordsContract,
+    DuplicatesContract,
+    ChangesContract,
     ListingContract,
     ExpiryContract,
     CandidatesContract,

@@ -113,6 +113,7 @@ def records(scope: Scope, *, space: str = MEMORIES) -> SearchStrategy[MemoryReco
         valid_from=maybe_time,
         valid_until=maybe_time,
         version=st.just(1),
+        mentions=st.sampled_from([1, 2, 10]),
         agent_id=maybe_text,
         source=maybe_text,
         confidence=st.none() | st.sampled_from([0.0, 0.5, 1.0]),

@@ -11,9 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from memkit_core.errors import ConflictError, RecordNotFoundError
 from memkit_core.inputs import build_turn
-from memkit_core.models import MEMORIES, MESSAGES, Message, Role, Status, Target
-from memkit_core.ports import ListQuery
+from memkit_core.models import MEMORIES, MESSAGES, Message, RecordPatch, RecordType, Role, Status, Target
+from memkit_core.ports import Access, ListQuery
 from memkit_core.scope import Scope
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
@@ -30,6 +31,7 @@ SCOPES = (ALICE, Scope.user("bob"), Scope.object("alice", within=ALICE), *SESSIO
 SPACES = (MEMORIES, "store:x", MESSAGES)
 TARGETS = [Target(scope=scope, space=space) for scope in (*SCOPES, SESSIONS[2]) for space in SPACES]
 WORDS = ("tea", "green tea", "coffee with milk", "丹佛 tea", "milk milk milk", "Denver")
+EVERYTHING = ListQuery(statuses=tuple(Status), limit=999)
 END = datetime(2099, 1, 1, tzinfo=UTC)
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -60,6 +62,22 @@ def drafts(draw):
     }
 
 
+@st.composite
+def patches(draw):
+    """A patch that gives some of the fields."""
+    given = {
+        "content": st.sampled_from(WORDS),
+        "type": st.sampled_from([RecordType.FACT, RecordType.EVENT]),
+        "importance": st.sampled_from([0.0, 1.0]),
+        "tags": st.sampled_from([(), ("x",), ("y", "x")]),
+        "metadata": metadata(),
+        "expires_at": st.sampled_from([None, later(hours=3)]),
+        "pinned": st.booleans(),
+    }
+    chosen = draw(st.sets(st.sampled_from(sorted(given)), max_size=3))
+    return RecordPatch(**{name: draw(given[name]) for name in sorted(chosen)})
+
+
 class StoresAgree(RuleBasedStateMachine):
     """Every rule does the same to both stores and compares what they return."""
 
@@ -68,7 +86,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "memory.db"
         self.sqlite, self.model = SQLiteStore(self.path), InMemoryStore()
-        self.now = NOW
+        self.now, self.made = NOW, 0
 
     def teardown(self):
         if hasattr(self, "folder"):
@@ -93,6 +111,48 @@ class StoresAgree(RuleBasedStateMachine):
             record(scope, space=space, created_at=self.now, updated_at=self.now, **draft) for draft in batch
         ]
         self.both(lambda store: store.records.put(scope, written))
+
+    @rule(
+        scope=st.sampled_from(SCOPES),
+        space=st.sampled_from(SPACES[:2]),
+        batch=st.lists(drafts(), min_size=1, max_size=3),
+        chosen=st.booleans(),
+    )
+    def say(self, scope, space, batch, chosen):
+        written = [
+            record(scope, space=space, created_at=self.now, updated_at=self.now, **draft) for draft in batch
+        ]
+        # The first may come with an id; an id that nobody chose is one that no record has.
+        written = [
+            one if chosen and i == 0 else dataclasses.replace(one, id=f"new{self.made + i}")
+            for i, one in enumerate(written)
+        ]
+        self.made += len(written)
+        merge = {one.id for one in written} - set("abcd")
+        self.both(lambda store: store.records.put(scope, written, merge=merge))
+
+    @rule(
+        scope=st.sampled_from(SCOPES),
+        space=st.sampled_from(SPACES),
+        name=names,
+        patch=patches(),
+        expected=st.sampled_from([None, None, 1, 2]),
+    )
+    def change(self, scope, space, name, patch, expected):
+        def changed(store):
+            try:
+                return store.records.change(
+                    scope, space, name, patch, expected_version=expected, now=self.now
+                )
+            except (RecordNotFoundError, ConflictError) as error:
+                return str(error)
+
+        self.both(changed)
+
+    @rule(scope=st.sampled_from(SCOPES), space=st.sampled_from(SPACES), touched=st.lists(names, max_size=3))
+    def touch(self, scope, space, touched):
+        points = [record(scope, name, space=space).point_id for name in touched]
+        self.both(lambda store: store.records.touch({point: Access(2, self.now) for point in points}))
 
     @rule(scope=st.sampled_from(SCOPES), space=st.sampled_from(SPACES), ids=st.lists(names, max_size=3))
     def delete(self, scope, space, ids):
@@ -214,6 +274,9 @@ class StoresAgree(RuleBasedStateMachine):
         for scope in SCOPES:
             for space in SPACES:
                 self.both(lambda store, s=scope, p=space: store.records.get(s, p, list("abcd"), now=self.now))
+            self.both(lambda store, s=scope: store.records.list(s, EVERYTHING, now=self.now))
+            for name in "abcd":
+                self.both(lambda store, s=scope, n=name: store.records.history(s, n, now=self.now))
         for session in SESSIONS:
             self.both(lambda store, s=session: store.log.read(s))
             self.both(lambda store, s=session: store.log.read(s, last=2, before=3))

@@ -62,7 +62,7 @@ def test_the_same_memory(one, other):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("C++", "C"), ("-5", "5"), ("3.14", "314"), ("#1", "1"), ("a.b", "ab"), ("not allergic", "allergic"),
+        ("C++", "C"), ("-5", "5"), ("3.14", "314"), (".5 mg", "5 mg"), ("“.5”", "5"), ("#1", "1"), ("a.b", "ab"), ("not allergic", "allergic"),
         ("level 3", "level 5"), ("50%", "50"), ("$5", "5"), ("café", "cafe"),
     ],
 )  # fmt: skip

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from memkit_core.errors import ConfigError
 from memkit_core.filters import Filter
-from memkit_core.models import DeleteReceipt, MemoryRecord, RecordPage, Target
-from memkit_core.ports import Candidate, ListQuery, Matrix, VectorSpace
+from memkit_core.models import (
+    MEMORIES,
+    ChangeKind,
+    DeleteReceipt,
+    MemoryRecord,
+    RecordChange,
+    RecordPage,
+    RecordPatch,
+    Target,
+)
+from memkit_core.ports import Access, Candidate, ListQuery, Matrix, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
+from memkit_core.stores.changes import patched, seen_by_index, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.memory.log import forget_sessions
@@ -33,6 +44,7 @@ class InMemoryRecords:
         *,
         vector_space: VectorSpace | None = None,
         vectors: Matrix | None = None,
+        merge: Collection[str] = (),
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
@@ -41,18 +53,64 @@ class InMemoryRecords:
         newest = {(record.space, record.id): prepared(record) for record in records}
         with self._state.open():
             self._check_spaces(records, vector_space)
-            stored = {key: self._state.write(new, given=vector_space) for key, new in newest.items()}
+            rows = {
+                key: self._state.merge(new)
+                if new.record.id in merge
+                else self._state.write(new, given=vector_space)
+                for key, new in newest.items()
+            }
             if vector_space is not None:
                 self._state.synced_through.setdefault(vector_space, 0)
             for record, vector in zip(records, vectors, strict=True) if vectors is not None else ():
                 self._state.points[record.point_id].vector = kept(vector)
-            return [copied(stored[record.space, record.id]) for record in records]
+            return [copied(rows[record.space, record.id].record) for record in records]
 
     def _check_spaces(self, records: Sequence[MemoryRecord], given: VectorSpace | None) -> None:
         for target in {Target(scope=record.scope, space=record.space) for record in records}:
             partition = self._state.partitions.get((target.owner, target.space))
             if partition is not None and partition.given != given:
                 raise ConfigError(other_space(target, held=partition.given, given=given))
+
+    def change(
+        self,
+        scope: Scope,
+        space: str,
+        record_id: str,
+        patch: RecordPatch,
+        *,
+        expected_version: int | None = None,
+        now: datetime,
+    ) -> MemoryRecord:
+        """See `RecordTable.change`."""
+        with self._state.open():
+            row = self._state.rows.get((scope, space, record_id))
+            old = row.record if row is not None and row.position is None else None
+            new = patched(old, patch, record_id=record_id, expected_version=expected_version, now=now)
+            if row is not None and old is not None and new is not old:
+                tell = seen_by_index(old, new)
+                self._state.rewrite(row, prepared(new), kind=ChangeKind.UPDATED, tell=tell)
+            return copied(new)
+
+    def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
+        """See `RecordTable.history`."""
+        with self._state.open():
+            row = self._state.rows.get((scope, MEMORIES, record_id))
+            if row is None or not row.record.is_visible_at(now):
+                return []
+            return copy.deepcopy(whole_history(row.record, row.history))
+
+    def touch(self, accesses: Mapping[UUID, Access]) -> None:
+        """See `RecordTable.touch`."""
+        with self._state.open():
+            for point, access in accesses.items():
+                row = self._state.points.get(point)
+                if row is not None:
+                    before = row.record
+                    row.record = dataclasses.replace(
+                        before,
+                        access_count=before.access_count + access.count,
+                        last_accessed_at=max(before.last_accessed_at or access.last, access.last),
+                    )
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
         """See `RecordTable.get`."""

@@ -18,16 +18,25 @@ from memkit_core.errors import ClosedError
 from memkit_core.filters import Filter, matches
 from memkit_core.jsonvalues import canonical_json
 from memkit_core.locks import ThreadLock
-from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Target
+from memkit_core.models import (
+    MESSAGES,
+    ChangeKind,
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    RecordChange,
+    Target,
+)
 from memkit_core.ports import Vector, VectorSpace
 from memkit_core.scope import Scope
+from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import utc_now
 
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """A record with what hangs on it.
+    """A record with what hangs on it: `history` as it is kept, without the making of the record.
 
     `position` is None for what is no turn; `vector` is None while the text is not embedded, and
     empty when it held nothing to embed; `given` is its vector space, None for the memory's own.
@@ -39,6 +48,7 @@ class Row:
     terms: Counter[str]
     vector: Vector | None = None
     given: VectorSpace | None = None
+    history: list[RecordChange] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -116,6 +126,8 @@ class State:
         self._last_seq = self.last_number = 0
         self.rows: dict[tuple[Scope, str, str], Row] = {}
         self.points: dict[UUID, Row] = {}
+        # The rows of a scope that may say the same, by number.
+        self.alike: dict[tuple[Scope, int | None], dict[int, Row]] = {}
         self.partitions: dict[tuple[Scope, str], Partition] = {}
         self.changes: dict[int, Change] = {}
         self.newest_change: dict[UUID, int] = {}
@@ -137,7 +149,7 @@ class State:
         """Let go of everything; later calls of `open` raise."""
         with self._mutex:
             self._closed = True
-            self.rows, self.points, self.partitions = {}, {}, {}
+            self.rows, self.points, self.alike, self.partitions = {}, {}, {}, {}
             self.changes, self.newest_change, self.conversations = {}, {}, {}
 
     def rows_of(self, target: Target) -> list[Row]:
@@ -153,48 +165,60 @@ class State:
             if row.record.is_visible_at(now) and (where is None or matches(where, row.record))
         ]
 
-    def write(
-        self, new: Prepared, *, position: int | None = None, given: VectorSpace | None = None
-    ) -> MemoryRecord:
-        """Insert a record, or replace the one with its identity; returns it as stored."""
+    def write(self, new: Prepared, *, position: int | None = None, given: VectorSpace | None = None) -> Row:
+        """Insert a record, or replace the one with its identity; returns its row."""
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
-        if row is None:
-            self._last_seq += 1
-            row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
-            self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
-        else:
-            self._forget_terms(row)
-            self._replace(row, new)
+        if row is not None:
+            after = dataclasses.replace(new, record=replaced(row.record, record))
+            self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True)
             row.position = position
-        self._count_terms(row)
+            return row
+        self._last_seq += 1
+        row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
+        self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
+        self._enter(row)
         self.enqueue(record, row, given)
-        return row.record
+        return row
 
-    def _replace(self, row: Row, new: Prepared) -> None:
+    def merge(self, new: Prepared) -> Row:
+        """Merge a record into the oldest that it duplicates, or insert it; returns its row."""
+        alike = self.alike.get((new.record.scope, digest(new.record)), {})
+        for _, row in sorted(alike.items()):
+            old = row.record
+            if is_duplicate(old, new.record):
+                both = merged(old, new.record)
+                after = Prepared(record=both, terms=row.terms)
+                self.rewrite(row, after, kind=ChangeKind.MERGED, tell=seen_by_index(old, both))
+                return row
+        return self.write(new)
+
+    def rewrite(self, row: Row, new: Prepared, *, kind: ChangeKind, tell: bool) -> None:
+        """Put a record in the place of the row's own; `tell` the vector index of it."""
         old = row.record
-        row.record = dataclasses.replace(
-            new.record,
-            created_at=old.created_at,
-            last_accessed_at=old.last_accessed_at,
-            access_count=old.access_count,
-            version=old.version + 1,
-        )
-        row.terms = new.terms
+        change = change_made(old, new.record, kind)
+        self._leave(row)
+        row.record, row.terms = new.record, new.terms
         if row.record.index_text != old.index_text:
             row.vector = None
+        self._enter(row)
+        if change is not None:
+            row.history.append(change)
+        if tell:
+            self.enqueue(row.record, row, row.given)
 
     def remove(self, rows: list[Row]) -> DeleteReceipt:
         """Delete rows with all that hangs on them."""
         for row in rows:
             record = row.record
-            self._forget_terms(row)
+            self._leave(row)
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
         turns = sum(row.record.space == MESSAGES for row in rows)
         vectors = sum(row.vector is not None for row in rows)
-        return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
+        history = sum(len(row.history) for row in rows)
+        return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
     def enqueue(self, record: MemoryRecord, row: Row | None, given: VectorSpace | None) -> None:
         """Tell the vector index that a point changed; its older change is forgotten."""
@@ -226,14 +250,21 @@ class State:
         """A number that stands for a session in candidates."""
         return self.session_numbers.setdefault(session, len(self.session_numbers))
 
-    def _count_terms(self, row: Row) -> None:
+    def _enter(self, row: Row) -> None:
+        """Have the row found by its words, and by its duplicates."""
+        self.alike.setdefault((row.record.scope, digest(row.record)), {})[row.seq] = row
         owner = Target(scope=row.record.scope, space=row.record.space).owner
         partition = self.partitions.setdefault((owner, row.record.space), Partition(given=row.given))
         partition.rows[row.seq] = row
         partition.terms += row.terms.total()
         partition.frequencies.update(row.terms.keys())
 
-    def _forget_terms(self, row: Row) -> None:
+    def _leave(self, row: Row) -> None:
+        """Undo `_enter`, before the record of the row changes."""
+        key = (row.record.scope, digest(row.record))
+        del self.alike[key][row.seq]
+        if not self.alike[key]:
+            del self.alike[key]
         owner = Target(scope=row.record.scope, space=row.record.space).owner
         partition = self.partitions[owner, row.record.space]
         del partition.rows[row.seq]

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from uuid import UUID
 
 from memkit_core.filters import Filter
-from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, RecordPage, Target
-from memkit_core.ports import Candidate, ListQuery, Matrix, VectorSpace
+from memkit_core.models import (
+    MEMORIES,
+    MESSAGES,
+    DeleteReceipt,
+    MemoryRecord,
+    RecordChange,
+    RecordPage,
+    RecordPatch,
+    Target,
+)
+from memkit_core.ports import Access, Candidate, ListQuery, Matrix, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.sequences import chunked
+from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
@@ -25,6 +36,7 @@ from memkit_core.stores.sqlite.rows import (
     chosen,
     marks,
     read_candidate,
+    read_change,
     read_record,
 )
 from memkit_core.stores.sqlite.scopes import (
@@ -35,7 +47,13 @@ from memkit_core.stores.sqlite.scopes import (
     read_scope,
 )
 from memkit_core.stores.sqlite.vectors import write_given
-from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
+from memkit_core.stores.sqlite.writing import (
+    change_record,
+    delete_records,
+    delete_sessions,
+    summed,
+    write_records,
+)
 from memkit_core.times import to_ms
 
 _CHOSEN = f"""
@@ -76,6 +94,7 @@ class SQLiteRecords:
         *,
         vector_space: VectorSpace | None = None,
         vectors: Matrix | None = None,
+        merge: Collection[str] = (),
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
@@ -84,12 +103,58 @@ class SQLiteRecords:
         with self._database.write("put") as connection:
             space_id = ensure_vector_space(connection, vector_space)
             written = write_records(
-                connection, [(record, None) for record in newest.values()], vector_space_id=space_id
+                connection,
+                [(record, None) for record in newest.values()],
+                vector_space_id=space_id,
+                merge=merge,
             )
             if vectors is not None and space_id is not None:
                 write_given(connection, space_id, records, vectors)
         stored = dict(zip(newest, written, strict=True))
         return [stored[record.space, record.id] for record in records]
+
+    def change(
+        self,
+        scope: Scope,
+        space: str,
+        record_id: str,
+        patch: RecordPatch,
+        *,
+        expected_version: int | None = None,
+        now: datetime,
+    ) -> MemoryRecord:
+        """See `RecordTable.change`."""
+        change = partial(
+            patched, patch=patch, record_id=record_id, expected_version=expected_version, now=now
+        )
+        with self._database.write("update") as connection:
+            return change_record(connection, scope, (space, record_id), change)
+
+    def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
+        """See `RecordTable.history`."""
+        with self._database.snapshot() as connection:
+            row = connection.execute(
+                f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.space = ? AND r.id = ?",
+                (find_scope(connection, scope), MEMORIES, record_id),
+            ).fetchone()
+            if row is None or not (record := read_record(row[1:])).is_visible_at(now):
+                return []
+            rows = connection.execute(
+                "SELECT version, kind, at, before FROM history WHERE seq = ? ORDER BY version", (row[0],)
+            )
+            return whole_history(record, [read_change(change) for change in rows])
+
+    def touch(self, accesses: Mapping[UUID, Access]) -> None:
+        """See `RecordTable.touch`."""
+        with self._database.write("count accesses") as connection:
+            connection.executemany(
+                "UPDATE records SET access_count = access_count + :count, "
+                "last_accessed_at = max(COALESCE(last_accessed_at, :last), :last) WHERE point_id = :point",
+                [
+                    {"point": point.bytes, "count": access.count, "last": to_ms(access.last)}
+                    for point, access in accesses.items()
+                ],
+            )
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
         """See `RecordTable.get`."""

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from memkit_core.jsonvalues import canonical_json
-from memkit_core.models import MemoryRecord, Origin, RecordType, Status
+from memkit_core.models import ChangeKind, MemoryRecord, Origin, RecordChange, RecordType, Status
 from memkit_core.ports import Candidate
 from memkit_core.stores.sqlite.scopes import read_scope
 from memkit_core.times import from_ms, to_ms
@@ -19,7 +19,7 @@ COLUMNS: tuple[str, ...] = (
     "created_at", "updated_at", "occurred_at", "last_accessed_at", "access_count", "expires_at",
     "valid_from", "valid_until", "version", "supersedes", "superseded_by", "agent_id", "source",
     "confidence", "created_in_session_id", "promoted_from_id", "compacted_from_ids",
-    "source_message_ids", "origin",
+    "source_message_ids", "origin", "mentions",
 )  # fmt: skip
 """The columns of `records` that hold a record's own attributes, in the order of `record_values`."""
 
@@ -66,7 +66,7 @@ def record_values(record: MemoryRecord) -> list[object]:
         record.supersedes, record.superseded_by, record.agent_id, record.source, record.confidence,
         record.created_in_session_id, record.promoted_from_id,
         _list_text(record.compacted_from_ids), _list_text(record.source_message_ids),
-        record.origin.value,
+        record.origin.value, record.mentions,
     ]  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
         created_at, updated_at, occurred_at, last_accessed_at, access_count, expires_at,
         valid_from, valid_until, version, supersedes, superseded_by, agent_id, source,
         confidence, created_in_session_id, promoted_from_id, compacted_from_ids,
-        source_message_ids, origin,
+        source_message_ids, origin, mentions,
     ) = row  # fmt: skip
     return MemoryRecord(
         scope=read_scope(path),
@@ -116,7 +116,14 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
         compacted_from_ids=_list(compacted_from_ids),
         source_message_ids=_list(source_message_ids),
         origin=Origin(origin),
+        mentions=mentions,
     )
+
+
+def read_change(row: Sequence[Any]) -> RecordChange:
+    """The change of a row of `history`: version, kind, time and values before."""
+    version, kind, at, before = row
+    return RecordChange(version=version, kind=ChangeKind(kind), at=from_ms(at), before=json.loads(before))
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -159,7 +159,25 @@ ALTER TABLE partitions ADD COLUMN vector_space_id INTEGER REFERENCES vector_spac
 ALTER TABLE outbox ADD COLUMN vector_space_id INTEGER;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS)
+_LIFE = """
+-- `digest` is shared by records of a scope that may say the same; NULL for what is never merged.
+-- Filled by the store, which knows the rule.
+ALTER TABLE records ADD COLUMN digest INTEGER;
+ALTER TABLE records ADD COLUMN mentions INTEGER NOT NULL DEFAULT 1;
+CREATE INDEX records_by_digest ON records(scope_id, digest) WHERE digest IS NOT NULL;
+
+-- What each later version of a memory changed; that it was made, the record itself tells.
+CREATE TABLE history(
+  seq INTEGER NOT NULL REFERENCES records(seq),
+  version INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  before TEXT NOT NULL,
+  PRIMARY KEY(seq, version)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

@@ -6,9 +6,10 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from memkit_core.models import Target
+from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import Problem, VectorSource, VectorSpace
 from memkit_core.sequences import chunked
+from memkit_core.stores.changes import DIGEST_VERSION, digest
 from memkit_core.stores.sqlite import schema
 from memkit_core.stores.sqlite.checking import repair_file, verify_file
 from memkit_core.stores.sqlite.database import Database
@@ -62,6 +63,7 @@ class SQLiteStore:
             with self._database.write("open") as connection:
                 schema.migrate(connection)
                 _refresh_keywords(connection)
+                _refresh_digests(connection)
                 row = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()
         except BaseException:
             self._database.close()
@@ -148,3 +150,18 @@ def _refresh_keywords(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE records SET terms = ? WHERE seq = ?", (len(terms), seq))
         postings.write(connection)
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('tokenizer', ?)", (TOKENIZER_VERSION,))
+
+
+def _refresh_digests(connection: sqlite3.Connection) -> None:
+    """Compute anew what duplicates share when another version of the rule, or none, made it."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'digests'").fetchone()
+    if row is not None and row[0] == DIGEST_VERSION:
+        return
+    rows = connection.execute(
+        f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.space = ?", (MEMORIES,)
+    ).fetchall()
+    connection.executemany(
+        "UPDATE records SET digest = ? WHERE seq = ?",
+        ((digest(read_record(rest)), seq) for seq, *rest in rows),
+    )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('digests', ?)", (DIGEST_VERSION,))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from memkit_core.models import DeleteReceipt, MemoryRecord, Target
+from memkit_core.jsonvalues import canonical_json
+from memkit_core.models import MEMORIES, ChangeKind, DeleteReceipt, MemoryRecord, Target
+from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
+from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
-from memkit_core.stores.sqlite.scopes import drop_unused, ensure_partition, ensure_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_partition, ensure_scope, find_scope
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
-_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, {", ".join(COLUMNS)})
-VALUES ({marks(7 + len(COLUMNS))})"""
-_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
+_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, digest, {", ".join(COLUMNS)})
+VALUES ({marks(8 + len(COLUMNS))})"""
+_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, digest = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
 _ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
@@ -29,19 +32,52 @@ def write_records(
     records: Sequence[tuple[MemoryRecord, int | None]],
     *,
     vector_space_id: int | None = None,
+    merge: Collection[str] = (),
 ) -> list[MemoryRecord]:
-    """Insert records, or replace those with their identities; returns them as stored, in order.
+    """Insert records, replace those with their identities, or merge those whose ids are in `merge`.
 
-    Each comes with the position of its message, None when it is no turn. No identity comes twice.
-    Their vectors are of the given space with that number; None for the memory's own.
+    Returns what each became, in order. Each comes with the position of its message, None when it is
+    no turn. No identity comes twice. Their vectors are of the given space with that number; None for
+    the memory's own.
     """
     places: dict[Target, tuple[int, int]] = {}
-    stored: list[MemoryRecord] = []
+    rows: list[int] = []
+    stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
         batch = _Batch(connection, places, vector_space_id)
-        stored += [batch.write(record, position) for record, position in chunk]
+        for record, position in chunk:
+            seq, written = batch.merge(record) if record.id in merge else batch.write(record, position)
+            rows.append(seq)
+            stored[seq] = written
         batch.finish()
-    return stored
+    return [stored[seq] for seq in rows]
+
+
+def change_record(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    place: tuple[str, str],
+    patched: Callable[[MemoryRecord | None], MemoryRecord],
+) -> MemoryRecord:
+    """Write what `patched` makes of the record with this (space, id), None for no such or a turn."""
+    row = connection.execute(
+        f"SELECT r.seq, r.scope_id, r.partition_id, p.vector_space_id, {SELECT_RECORD} FROM records r "
+        "JOIN partitions p ON p.id = r.partition_id "
+        "WHERE r.scope_id = ? AND r.space = ? AND r.id = ? AND r.position IS NULL",
+        (find_scope(connection, scope), *place),
+    ).fetchone()
+    if row is None:
+        return patched(None)
+    seq, scope_id, partition_id, vector_space_id, *rest = row
+    old = read_record(rest)
+    new = patched(old)
+    if new is not old:
+        batch = _Batch(
+            connection, {Target(scope=scope, space=old.space): (scope_id, partition_id)}, vector_space_id
+        )
+        batch.rewrite(seq, old, new, kind=ChangeKind.UPDATED, tell=seen_by_index(old, new))
+        batch.finish()
+    return new
 
 
 class _Batch:
@@ -57,29 +93,59 @@ class _Batch:
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
-        self._tags: list[tuple[int, str, int]] = []
-        self._changes: list[tuple[object, ...]] = []
+        # By row, because one row may change several times.
+        self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self._changes: dict[int, tuple[object, ...]] = {}
+        self._history: list[tuple[object, ...]] = []
 
-    def write(self, record: MemoryRecord, position: int | None) -> MemoryRecord:
-        """Write the row itself."""
-        scope_id, partition_id = self._place(record)
+    def write(self, record: MemoryRecord, position: int | None) -> tuple[int, MemoryRecord]:
+        """Insert the record or replace the one with its identity; returns its row and what is stored."""
+        scope_id, _ = self._place(record)
         row = self._connection.execute(
             f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.space = ? AND r.id = ?",
             (scope_id, record.space, record.id),
         ).fetchone()
-        point = record.point_id.bytes
         if row is None:
-            terms = keyword_terms(record.index_text)
-            values = [scope_id, partition_id, point, *_derived_values(record, terms, position)]
-            seq = self._connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
-            assert seq is not None
-            self._postings.add(partition_id, seq, terms)
-        else:
-            seq = row[0]
-            record = self._replace(seq, partition_id, read_record(row[1:]), record, position)
-        self._tags += [(scope_id, tag, seq) for tag in record.tags]
-        self._changes.append(_change(record, seq, self._vector_space_id))
-        return record
+            return self._insert(record, position, digest(record))
+        old = read_record(row[1:])
+        new = replaced(old, record)
+        self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
+        return row[0], new
+
+    def merge(self, record: MemoryRecord) -> tuple[int, MemoryRecord]:
+        """Merge the record into the oldest that it duplicates, or insert it; as `write`."""
+        scope_id, _ = self._place(record)
+        number = digest(record)
+        rows = self._connection.execute(
+            f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.digest = ? ORDER BY r.seq",
+            (scope_id, number),
+        ).fetchall()
+        for seq, *rest in rows:
+            old = read_record(rest)
+            if is_duplicate(old, record):
+                new = merged(old, record)
+                self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new))
+                return seq, new
+        return self._insert(record, None, number)
+
+    def _insert(
+        self, record: MemoryRecord, position: int | None, number: int | None
+    ) -> tuple[int, MemoryRecord]:
+        scope_id, partition_id = self._place(record)
+        terms = keyword_terms(record.index_text)
+        values = [
+            scope_id,
+            partition_id,
+            record.point_id.bytes,
+            *_derived_values(record, terms, position),
+            number,
+        ]
+        seq = self._connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
+        assert seq is not None
+        self._postings.add(partition_id, seq, terms)
+        self._tags[seq] = scope_id, record.tags
+        self._changes[seq] = _change(record, seq, self._vector_space_id)
+        return seq, record
 
     def _place(self, record: MemoryRecord) -> tuple[int, int]:
         target = Target(scope=record.scope, space=record.space)
@@ -90,35 +156,48 @@ class _Batch:
             place = self._places[target] = scope_id, partition_id
         return place
 
-    def _replace(
-        self, seq: int, partition_id: int, old: MemoryRecord, new: MemoryRecord, position: int | None
-    ) -> MemoryRecord:
-        stored = dataclasses.replace(
-            new,
-            created_at=old.created_at,
-            last_accessed_at=old.last_accessed_at,
-            access_count=old.access_count,
-            version=old.version + 1,
-        )
-        terms = keyword_terms(stored.index_text)
+    def rewrite(
+        self,
+        seq: int,
+        old: MemoryRecord,
+        new: MemoryRecord,
+        *,
+        kind: ChangeKind,
+        tell: bool,
+        position: int | None = None,
+    ) -> None:
+        """Write a row anew; `tell` the vector index of it."""
+        scope_id, partition_id = self._place(new)
+        terms = keyword_terms(new.index_text)
         self._connection.execute(
-            _UPDATE, [*_derived_values(stored, terms, position), *record_values(stored), seq]
+            _UPDATE, [*_derived_values(new, terms, position), digest(new), *record_values(new), seq]
         )
-        self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-        if stored.index_text != old.index_text:
+        if new.tags != old.tags:
+            self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
+            self._tags[seq] = scope_id, new.tags
+        if new.index_text != old.index_text:
             remove_postings(self._connection, partition_id, seq, old.index_text)
             self._postings.add(partition_id, seq, terms)
             # A vector of the old text must not answer for the new one, not even for a moment.
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
-        return stored
+        if tell:
+            self._changes[seq] = _change(new, seq, self._vector_space_id)
+        change = change_made(old, new, kind)
+        if change is not None:
+            self._history.append(
+                (seq, change.version, kind.value, to_ms(change.at), canonical_json(dict(change.before)))
+            )
 
     def finish(self) -> None:
-        """Write the keyword rows, the tags and the outbox entries."""
+        """Write the keyword rows, the tags, the outbox entries and the history."""
         self._postings.write(self._connection)
         self._connection.executemany(
-            "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)", self._tags
+            "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)",
+            [(scope_id, tag, seq) for seq, (scope_id, tags) in self._tags.items() for tag in tags],
         )
-        self._connection.executemany(_ENQUEUE, self._changes)
+        self._connection.executemany(_ENQUEUE, list(self._changes.values()))
+        if self._history:
+            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
@@ -161,16 +240,18 @@ def delete_records(
         f"{SELECT_RECORD} FROM records r WHERE {condition}",
         values,
     ).fetchall()
-    vectors = turns = 0
+    vectors = turns = history = 0
     for seq, partition_id, vector_space_id, *rest in rows:
         record = read_record(rest)
         turns += record.space == "messages"
         remove_postings(connection, partition_id, seq, record.index_text)
         connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
         vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
+        if record.space == MEMORIES:
+            history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
         connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
-    return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors)
+    return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
 
 def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
