@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from memkit_core.config import Config
-from memkit_core.connect import Parts, connect
-from memkit_core.conversation.sessions import Sessions
-from memkit_core.embedders.resolve import without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.filters import FilterLike, parse_filter
-from memkit_core.indexing import Indexer
 from memkit_core.inputs import (
     NewMemory,
     build_record,
@@ -46,12 +42,16 @@ from memkit_core.models import (
     point_id,
 )
 from memkit_core.ports import ListQuery, OutboxState
-from memkit_core.recall.pipeline import Recall, RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
-from memkit_core.worker import Worker
+
+if TYPE_CHECKING:
+    from memkit_core.connect import Parts
+    from memkit_core.indexing import Indexer
+    from memkit_core.recall.pipeline import RecallQuery
+    from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
 
@@ -93,6 +93,12 @@ class Memory:
 
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
+        # Here, so that importing memkit loads only what describes a memory, not what runs one.
+        from memkit_core.conversation.sessions import Sessions
+        from memkit_core.indexing import Indexer
+        from memkit_core.recall.pipeline import Recall
+        from memkit_core.worker import Worker
+
         self.config = config
         self._parts = parts
         self._store = parts.store
@@ -147,6 +153,10 @@ class Memory:
             ConfigError: path or embedder cannot be used, or the file holds another model's vectors.
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
+        # As in `__init__`.
+        from memkit_core.connect import connect
+        from memkit_core.embedders.resolve import without_secrets
+
         config = Config() if config is None else config
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model)
         memory = cls(parts, config=config, clock=clock)
@@ -316,6 +326,8 @@ class Memory:
             InvalidInputError: `query` is no text, or `top_k` out of range.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
+        from memkit_core.recall.pipeline import RecallQuery
+
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
         moment = self._clock() if now is None else to_utc(now, name="now")
