@@ -9,10 +9,10 @@ with Memory.open("memory.db") as memory:
         print(hit.score, hit.record.content)
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 from memkit_core.config import Config
-from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.errors import (
     BackendError,
     BackendTimeoutError,
@@ -55,6 +55,7 @@ from memkit_core.scope import Scope, ScopeKind
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
+    from memkit_core.documents import Documents, NewDocument, SearchMode
 
 __version__ = "0.1.0"
 
@@ -107,10 +108,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """`AsyncMemory`, on first use: asyncio takes longer to import than all the rest."""
-    if name == "AsyncMemory":
-        from memkit_core.aio import AsyncMemory
+_LAZY = {
+    "AsyncMemory": "memkit_core.aio",
+    "Documents": "memkit_core.documents",
+    "NewDocument": "memkit_core.documents",
+    "SearchMode": "memkit_core.documents",
+}
 
-        return AsyncMemory
+
+def __getattr__(name: str) -> object:
+    """What most programs do not need at their start, on first use: it takes longer to import than the rest."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

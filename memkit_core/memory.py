@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
-from memkit_core.connect import Parts, checked_embedder, connect
-from memkit_core.conversation.sessions import Sessions
-from memkit_core.documents import Documents
-from memkit_core.embedders.resolve import resolve_embedder, without_secrets
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, shown
 from memkit_core.filters import FilterLike, parse_filter
 from memkit_core.inputs import (
@@ -50,15 +46,18 @@ from memkit_core.models import (
 )
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import ListQuery, OutboxState
-from memkit_core.recall.access import AccessCounts
-from memkit_core.recall.pipeline import Recall, RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
-from memkit_core.upkeep import Upkeep
-from memkit_core.worker import Worker, write_down
+
+if TYPE_CHECKING:
+    from memkit_core.connect import Parts
+    from memkit_core.documents import Documents
+    from memkit_core.recall.access import AccessCounts
+    from memkit_core.recall.pipeline import RecallQuery
+    from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
 
@@ -94,6 +93,14 @@ class Memory:
 
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
+        # Here, so that importing memkit loads only what describes a memory, not what runs one.
+        from memkit_core.conversation.sessions import Sessions
+        from memkit_core.recall.access import AccessCounts
+        from memkit_core.recall.pipeline import Recall
+        from memkit_core.stores.handle import StoreHandle
+        from memkit_core.upkeep import Upkeep
+        from memkit_core.worker import Worker
+
         waiting = parts.indexers.state().length
         self.config = config
         self._parts = parts
@@ -144,6 +151,10 @@ class Memory:
             ConfigError: path or embedder cannot be used, or the file holds another model's vectors.
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
+        # As in `__init__`.
+        from memkit_core.connect import connect
+        from memkit_core.embedders.resolve import without_secrets
+
         config = Config() if config is None else config
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
         try:
@@ -363,6 +374,8 @@ class Memory:
             InvalidInputError: `query` is no text, or `top_k` out of range.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
+        from memkit_core.recall.pipeline import RecallQuery
+
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
         moment = self._clock() if now is None else to_utc(now, name="now")
@@ -471,6 +484,11 @@ class Memory:
         Raises:
             ConfigError: the collection holds vectors of another model.
         """
+        # As in `__init__`.
+        from memkit_core.connect import checked_embedder
+        from memkit_core.documents import Documents
+        from memkit_core.embedders.resolve import resolve_embedder
+
         require_scope(scope, verb="documents")
         own = None
         if embedder is not None:
@@ -604,6 +622,8 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
 def _shut(store: StoreHandle, worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     store.close()
+    from memkit_core.worker import write_down
+
     ended = worker.stop(_CLOSE_SECONDS)
     try:
         write_down(accesses)

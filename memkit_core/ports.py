@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -69,12 +69,13 @@ class TokenCounter(Protocol):
 # --------------------------------------------------------------------------------- the record store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What ranking needs of a row: light enough to read a thousand for a query.
 
+    A named tuple, like the hits of both legs: a recall makes hundreds of each.
+
     Attributes:
-        point_id: the row's id in every index.
+        point: the 16 bytes of the row's id in every index; a `UUID` costs more than all the rest.
         row: the store's own number of the row, for `KeywordIndex.counts`.
         length: how many terms its text has.
         importance: in [0, 1].
@@ -82,10 +83,10 @@ class Candidate:
         session: a number that names the turn's session, -1 for what is no turn.
         position: place of the turn in its session, -1 for what is no turn.
         speaker, role: who said it, for a turn.
-        ending: the last characters of its text.
+        ending: the last characters of the text of a turn.
     """
 
-    point_id: UUID
+    point: bytes
     row: int
     length: int
     importance: float
@@ -96,13 +97,22 @@ class Candidate:
     role: str | None = None
     ending: str = ""
 
+    @property
+    def point_id(self) -> UUID:
+        """The row's id in every index."""
+        return UUID(bytes=self.point)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeywordHit:
-    """A row the keyword leg found; `score` is BM25, higher is better, above 0."""
 
-    point_id: UUID
+class KeywordHit(NamedTuple):
+    """A row the keyword leg found, with what ranking needs of it; `score` is BM25, above 0."""
+
+    candidate: Candidate
     score: float
+
+    @property
+    def point_id(self) -> UUID:
+        """The row's id in every index."""
+        return self.candidate.point_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,10 +314,10 @@ class RecordTable(Protocol):
         them in its session, under the same conditions.
         """
 
-    def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
-        """The target's records with these point ids, expired or not, any order.
+    def fetch(self, target: Target, points: Sequence[UUID]) -> dict[UUID, MemoryRecord]:
+        """Those of the target's records with these point ids that exist, expired or not.
 
-        For points that `candidates` has just returned: what may be seen was decided there.
+        For points of candidates that were just returned: what may be seen was decided then.
         """
 
     # Last, because its name hides the built-in type from what follows in the class.
@@ -522,8 +532,7 @@ class IndexPoint:
     tags: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexHit:
+class IndexHit(NamedTuple):
     """A point the index found; `cosine` in [-1, 1], higher is better."""
 
     point_id: UUID

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import hashlib
 from dataclasses import dataclass
 from typing import Self
 
@@ -174,6 +173,9 @@ def _within(workspace: str | Scope | None, org: str | None) -> Scope | None:
 
 @functools.lru_cache(maxsize=4096)
 def _digest(path: tuple[tuple[str, str], ...]) -> bytes:
+    # Here, because it loads OpenSSL, and importing memkit should be quick.
+    import hashlib
+
     encoded = b"".join(
         len(part).to_bytes(4, "big") + part
         for kind, owner in path

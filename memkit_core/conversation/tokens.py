@@ -8,19 +8,20 @@ import re
 from memkit_core.models import Message
 
 # Han, kana, Hangul and the wide forms: about one token a character in the tokenizers of today's
-# models, where Latin text takes one for every four characters.
-_WIDE = re.compile(
+# models, where Latin text takes one for every four characters. A text, which `re` compiles on first
+# use and keeps: importing memkit should be quick.
+_WIDE = (
     r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
-_OTHER = re.compile(r"[^\x00-\u024f]")
+_OTHER = r"[^\x00-\u024f]"
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat API adds to each message for its role and separators."""
 
 
 def approximate_tokens(text: str) -> int:
     """An estimate that is never 0 for a non-empty text: 1 a CJK character, 1/4 a Latin one, 1/2 else."""
-    wide = len(_WIDE.findall(text))
-    other = len(_OTHER.findall(text)) - wide
+    wide = len(re.findall(_WIDE, text))
+    other = len(re.findall(_OTHER, text)) - wide
     narrow = len(text) - wide - other
     return math.ceil(wide + other / 2 + narrow / 4)
 

@@ -330,10 +330,7 @@ class Documents:
         answer = indexer.search(
             self._target, vector, where=asked.condition, now=asked.now, limit=asked.top_k + 1
         )
-        records = {
-            record.point_id: record
-            for record in self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
-        }
+        records = self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
         hits = [
             ScoredRecord(
                 record=records[hit.point_id], score=alike, signals=Signals(similarity=alike, relevance=alike)

@@ -283,6 +283,7 @@ class StoredKeeper(ABC):
 
     def rebuild(self) -> None:
         """See `IndexKeeper.rebuild`; waits for a rebuild that is going on."""
+        self._next_try = 0.0
         self.index()
         rebuilding = self._rebuild_thread
         if rebuilding is not None:
@@ -291,12 +292,13 @@ class StoredKeeper(ABC):
             space = self._source.vectors.space()
             if space is None:
                 return
-            if not self._lock.held_by(self) or self._opened_by != os.getpid():
+            if self._closed or not self._of_this_process() or not self._lock.acquire(self):
                 raise BackendUnavailableError(
                     "another process holds the index; do it there, or close it first",
                     backend=self.backend,
                     operation="rebuild",
                 )
+            self._opened_by = os.getpid()
             self._let_go()
             self._index = self._rebuilt(space)
             if self._index is None:

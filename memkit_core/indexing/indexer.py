@@ -13,11 +13,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
-from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import (
     BackendError,
     ClosedError,
@@ -28,7 +28,6 @@ from memkit_core.errors import (
 )
 from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexable
 from memkit_core.indexes.checks import unit
-from memkit_core.indexes.keeper import IndexKeeper
 from memkit_core.indexes.points import index_point
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Target
@@ -46,6 +45,10 @@ from memkit_core.ports import (
 )
 from memkit_core.sequences import chunked
 from memkit_core.times import Clock, from_ms, to_ms
+
+if TYPE_CHECKING:
+    from memkit_core.embedders.checked import CheckedEmbedder
+    from memkit_core.indexes.keeper import IndexKeeper
 
 _log = logging.getLogger("memkit.index")
 

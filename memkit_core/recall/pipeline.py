@@ -9,17 +9,18 @@ answer often stands beside the turn that shares words with the question. What is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
-from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ModelError
 from memkit_core.filters import Condition, Filter, Op, conjunction
-from memkit_core.indexing import Indexer
 from memkit_core.models import (
     MEMORIES,
     MESSAGES,
@@ -49,7 +50,12 @@ from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
+if TYPE_CHECKING:
+    from memkit_core.embedders.checked import CheckedEmbedder
+    from memkit_core.indexing import Indexer
+
 _DAY_MS = 86_400_000
+_row = attrgetter("row")
 _TALKING = (ScopeKind.SESSION, ScopeKind.USER)
 
 
@@ -97,21 +103,22 @@ class RecallQuery:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """One target's candidates, with what each leg said of them.
-
-    By the integer of the point id: hashing a `UUID` runs Python code, and a recall does it a
-    thousand times.
-    """
+    """One target's candidates, with what each leg said of them by the bytes of their points."""
 
     target: Target
     candidates: list[Candidate]
-    counts: Floats
-    keyword: dict[int, float]
-    cosine: dict[int, float]
+    keyword: dict[bytes, float]
+    cosine: dict[bytes, float]
 
-    def found(self, candidate: Candidate) -> bool:
-        """Whether a leg brought it, rather than a turn beside it."""
-        return candidate.point_id.int in self.keyword or candidate.point_id.int in self.cosine
+
+@dataclass(slots=True, kw_only=True)
+class _Taken:
+    """A candidate that becomes a hit: `row` of the pool, and the record with where it was found."""
+
+    row: int
+    record: MemoryRecord
+    point: bytes
+    target: Target
 
 
 class Recall:
@@ -133,9 +140,12 @@ class Recall:
         found = [one for one in found if one.candidates]
         if not found:
             return RecallResult(missing=frozenset(missing))
-        scored = _scored(query, found)
-        result = self._hits(query, found, scored, frozenset(missing))
-        return result if vector is None else self._compared(query, result, found, vector)
+        pool = self._pool(query, found)
+        scored = score_pool(pool, query.ranking)
+        taken, truncated = self._taken(query, found, pool, scored)
+        cosines = {} if vector is None else self._cosines(query, vector, pool, taken)
+        hits = [_hit(one, pool, scored, cosines.get(one.point)) for one in taken]
+        return RecallResult(hits=tuple(hits), missing=frozenset(missing), truncated=truncated)
 
     def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
         if query.ranking.dense <= 0:
@@ -151,137 +161,154 @@ class Recall:
 
     def _gather(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> _Found:
         where, limit = query.condition, query.candidates + len(query.exclude)
-        excluded = {point.int for point in query.exclude}
-        points: dict[int, UUID] = {}
-        keyword: dict[int, float] = {}
+        known: dict[bytes, Candidate] = {}
+        keyword: dict[bytes, float] = {}
         if query.ranking.keyword > 0:
             hits = self._store.keywords.search(target, query.text, where=where, now=query.now, limit=limit)
-            points = {hit.point_id.int: hit.point_id for hit in hits}
-            keyword = {hit.point_id.int: hit.score for hit in hits if hit.point_id.int not in excluded}
-        cosine: dict[int, float] = {}
+            known = {candidate.point: candidate for candidate, _ in hits}
+            keyword = {candidate.point: score for candidate, score in hits}
+        points: dict[bytes, UUID] = {}
+        cosine: dict[bytes, float] = {}
         if vector is not None:
             answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
-            points |= {hit.point_id.int: hit.point_id for hit in answer.hits}
-            cosine = {hit.point_id.int: hit.cosine for hit in answer.hits if hit.point_id.int not in excluded}
+            points = {point.bytes: point for point, _ in answer.hits}
+            cosine = dict(zip(points, [hit.cosine for hit in answer.hits], strict=True))
             missing |= answer.missing
-        pool = self._store.records.candidates(
-            target,
-            [points[number] for number in keyword | cosine],
-            radius=query.ranking.passage_radius,
-            where=where,
-            now=query.now,
-        )
-        candidates = [candidate for candidate in pool if candidate.point_id.int not in excluded]
-        counts = self._store.keywords.counts(target, query.text, candidates)
-        return _Found(target=target, candidates=candidates, counts=counts, keyword=keyword, cosine=cosine)
-
-    def _hits(
-        self, query: RecallQuery, found: Sequence[_Found], scored: Scored, missing: frozenset[str]
-    ) -> RecallResult:
-        rows = [(one, candidate) for one in found for candidate in one.candidates]
-        order = [
-            int(i)
-            for i in np.argsort(-scored.score, kind="stable")
-            # What a leg found stays, however low; a turn that only stands beside one must score.
-            if scored.score[i] > 0 or rows[i][0].found(rows[i][1])
+        excluded = {point.bytes for point in query.exclude}
+        radius = query.ranking.passage_radius if target.space == MESSAGES else 0
+        if radius:  # What stands beside them is asked for together with them.
+            points |= {point: candidate.point_id for point, candidate in known.items()}
+        asked = [
+            number
+            for point, number in points.items()
+            if point not in excluded and (radius or point not in known)
         ]
-        hits: list[ScoredRecord] = []
+        pool = self._store.records.candidates(target, asked, radius=radius, where=where, now=query.now)
+        known |= {candidate.point: candidate for candidate in pool}
+        # In the order of writing, so that equal scores come in the same order on every run.
+        candidates = sorted(known.values(), key=_row)
+        if excluded:
+            candidates = [candidate for candidate in candidates if candidate.point not in excluded]
+        return _Found(target=target, candidates=candidates, keyword=keyword, cosine=cosine)
+
+    def _pool(self, query: RecallQuery, found: Sequence[_Found]) -> Pool:
+        columns = zip(*(candidate for one in found for candidate in one.candidates), strict=True)
+        _, _, length, importance, since, session, position, speaker, role, ending = columns
+        if any(one.target.space == MESSAGES for one in found):
+            counts = np.concatenate(
+                [self._store.keywords.counts(one.target, query.text, one.candidates) for one in found]
+            )
+        else:  # Only what surrounds a turn is counted.
+            counts = np.zeros((len(since), 0))
+        return Pool(
+            keyword=np.array([one.keyword.get(c.point, 0.0) for one in found for c in one.candidates]),
+            cosine=np.array([one.cosine.get(c.point, math.nan) for one in found for c in one.candidates]),
+            counts=counts,
+            totals=np.array(length, np.float64),
+            session=np.array(session, np.int64),
+            position=np.array(position, np.int64),
+            other_speaker=_other_speaker(query.text, speaker),
+            asks=_asking(session, speaker, role, ending),
+            dated=_dated(query.text, since),
+            age_days=(to_ms(query.asked_at) - np.array(since, np.float64)) / _DAY_MS,
+            importance=np.array(importance, np.float64),
+        )
+
+    def _taken(
+        self, query: RecallQuery, found: Sequence[_Found], pool: Pool, scored: Scored
+    ) -> tuple[list[_Taken], bool]:
+        """What becomes hits, best first, and whether there was more."""
+        places = [(one.target, candidate.point) for one in found for candidate in one.candidates]
+        # What a leg found stays, however low; a turn that only stands beside one must score.
+        stays = (scored.score > 0) | (pool.keyword > 0) | ~np.isnan(pool.cosine)
+        order = np.argsort(-scored.score, kind="stable")
+        order = order[stays[order]]
+        taken: list[_Taken] = []
         texts: dict[str, int] = {}
         ahead = 0
-        while ahead < len(order) and len(hits) < query.top_k:
-            chosen = order[ahead : ahead + query.top_k]
+        while ahead < len(order) and len(taken) < query.top_k:
+            chosen = order[ahead : ahead + query.top_k].tolist()
             ahead += len(chosen)
-            records = self._fetched([rows[i] for i in chosen])
-            for i in chosen:
-                one, candidate = rows[i]
-                record = records.get(candidate.point_id.int)
-                if record is None or _repeats(record, hits, texts):
-                    continue
-                hits.append(_hit(record, one, candidate, scored, i))
-        truncated = len(hits) > query.top_k or ahead < len(order)
-        return RecallResult(hits=tuple(hits[: query.top_k]), missing=missing, truncated=truncated)
+            records = self._fetched([places[row] for row in chosen])
+            for row in chosen:
+                target, point = places[row]
+                record = records.get(point)
+                if record is not None:
+                    one = _Taken(row=row, record=record, point=point, target=target)
+                    if len(found) == 1 or not _repeats(one, taken, texts):
+                        taken.append(one)
+        return taken[: query.top_k], len(taken) > query.top_k or ahead < len(order)
 
-    def _compared(
-        self, query: RecallQuery, result: RecallResult, found: Sequence[_Found], vector: Vector
-    ) -> RecallResult:
-        """The result with the similarity of hits that the dense leg did not bring, too."""
-        unknown = {hit.record.point_id for hit in result if hit.signals.similarity is None}
-        cosines: dict[UUID, float] = {}
-        for one in found if unknown else ():
-            own = [c.point_id for c in one.candidates if c.point_id in unknown]
-            if own:
-                cosines |= self._indexer.compare(one.target, vector, own, now=query.now)
-        hits = [
-            dataclasses.replace(
-                hit,
-                signals=dataclasses.replace(hit.signals, similarity=similarity(cosines.get(point))),
-            )
-            if (point := hit.record.point_id) in cosines
-            else hit
-            for hit in result
-        ]
-        return dataclasses.replace(result, hits=tuple(hits))
-
-    def _fetched(self, rows: Sequence[tuple[_Found, Candidate]]) -> dict[int, MemoryRecord]:
-        wanted: dict[Target, list[UUID]] = {}
-        for one, candidate in rows:
-            wanted.setdefault(one.target, []).append(candidate.point_id)
+    def _fetched(self, places: Sequence[tuple[Target, bytes]]) -> dict[bytes, MemoryRecord]:
         return {
-            record.point_id.int: record
-            for target, points in wanted.items()
-            for record in self._store.records.fetch(target, points)
+            point.bytes: record
+            for target, points in _by_target(places).items()
+            for point, record in self._store.records.fetch(target, points).items()
+        }
+
+    def _cosines(
+        self, query: RecallQuery, vector: Vector, pool: Pool, taken: Sequence[_Taken]
+    ) -> dict[bytes, float]:
+        """The cosines of those hits that the dense leg did not bring."""
+        unknown = [(one.target, one.point) for one in taken if math.isnan(pool.cosine[one.row])]
+        return {
+            point.bytes: cosine
+            for target, points in _by_target(unknown).items()
+            for point, cosine in self._indexer.compare(target, vector, points, now=query.now).items()
         }
 
 
-def _repeats(record: MemoryRecord, hits: list[ScoredRecord], texts: dict[str, int]) -> bool:
+def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID]]:
+    found: dict[Target, list[UUID]] = {}
+    for target, point in places:
+        found.setdefault(target, []).append(UUID(bytes=point))
+    return found
+
+
+def _repeats(one: _Taken, taken: list[_Taken], texts: dict[str, int]) -> bool:
     """Whether a memory with the same words was already taken from another scope.
 
     Then the narrower of the two stays, at the place of the better one. Within one scope both are
     kept: two records of a scope are two memories, whatever they say.
     """
-    if record.space != MEMORIES:
+    if one.record.space != MEMORIES:
         return False
-    place = texts.setdefault(normal_form(record.content), len(hits))
-    if place == len(hits) or hits[place].scope == record.scope:
+    place = texts.setdefault(normal_form(one.record.content), len(taken))
+    if place == len(taken) or taken[place].record.scope == one.record.scope:
         return False
-    if record.scope.kind.breadth < hits[place].scope.kind.breadth:
-        hits[place] = dataclasses.replace(hits[place], record=record)
+    if one.record.scope.kind.breadth < taken[place].record.scope.kind.breadth:
+        taken[place] = dataclasses.replace(one, row=taken[place].row)
     return True
 
 
-def _scored(query: RecallQuery, found: Sequence[_Found]) -> Scored:
-    candidates = [candidate for one in found for candidate in one.candidates]
-    terms = keyword_terms(query.text)
-    since = np.array([candidate.since for candidate in candidates], np.float64)
-    names = {c.speaker: keyword_terms(c.speaker) for c in candidates if c.speaker is not None}
-    pool = Pool(
-        keyword=np.array([one.keyword.get(c.point_id.int, 0.0) for one in found for c in one.candidates]),
-        cosine=np.array([one.cosine.get(c.point_id.int, np.nan) for one in found for c in one.candidates]),
-        counts=np.concatenate([one.counts for one in found]),
-        totals=np.array([c.length for c in candidates], np.float64),
-        session=np.array([c.session for c in candidates], np.int64),
-        position=np.array([c.position for c in candidates], np.int64),
-        other_speaker=by_other_speaker(terms, [c.speaker for c in candidates], names),
-        asks=_asking(candidates),
-        dated=_dated(query.text, candidates),
-        age_days=(to_ms(query.asked_at) - since) / _DAY_MS,
-        importance=np.array([c.importance for c in candidates]),
-    )
-    return score_pool(pool, query.ranking)
+def _other_speaker(text: str, speakers: Sequence[str | None]) -> Bools:
+    names = {speaker: keyword_terms(speaker) for speaker in set(speakers) if speaker is not None}
+    if not names:
+        return np.zeros(len(speakers), bool)
+    return by_other_speaker(keyword_terms(text), speakers, names)
 
 
-def _asking(candidates: Sequence[Candidate]) -> Bools:
+def _asking(
+    sessions: Sequence[int],
+    speakers: Sequence[str | None],
+    roles: Sequence[str | None],
+    endings: Sequence[str],
+) -> Bools:
     # What a person asks an assistant tells about the person; between people the answer comes next.
-    assisted = {c.session for c in candidates if c.role == Role.ASSISTANT}
-    asks = [c.session not in assisted and ends_in_question(c.ending, c.speaker) for c in candidates]
+    turns = list(zip(sessions, speakers, endings, strict=True))
+    assisted = {turn[0] for turn, role in zip(turns, roles, strict=True) if role == Role.ASSISTANT}
+    asks = [
+        ending != "" and session not in assisted and ends_in_question(ending, speaker)
+        for session, speaker, ending in turns
+    ]
     return np.array(asks, bool)
 
 
-def _dated(text: str, candidates: Sequence[Candidate]) -> Floats:
+def _dated(text: str, since: Sequence[int]) -> Floats:
     dates = dates_in(text)
     if not dates:
-        return np.zeros(len(candidates))
-    return np.array([date_fit(dates, from_ms(candidate.since)) for candidate in candidates])
+        return np.zeros(len(since))
+    return np.array([date_fit(dates, from_ms(moment)) for moment in since])
 
 
 def similarity(cosine: float | None) -> float | None:
@@ -292,18 +319,18 @@ def similarity(cosine: float | None) -> float | None:
 _LIFTS = ("neighbour", "passage", "session", "date", "newer")
 
 
-def _hit(record: MemoryRecord, one: _Found, candidate: Candidate, scored: Scored, row: int) -> ScoredRecord:
-    cosine = one.cosine.get(candidate.point_id.int)
-    signals = {name: float(values[row]) for name, values in scored.signals.items()}
+def _hit(one: _Taken, pool: Pool, scored: Scored, compared: float | None) -> ScoredRecord:
+    row = one.row
+    found, cosine = float(pool.keyword[row]), float(pool.cosine[row])
     return ScoredRecord(
-        record=record,
+        record=one.record,
         score=float(scored.score[row]),
         signals=Signals(
-            similarity=similarity(cosine),
-            keyword=one.keyword.get(candidate.point_id.int),
-            relevance=signals["relevance"],
-            importance=record.importance,
-            recency=signals["recency"],
-            lifts={name: signals[name] for name in _LIFTS if signals.get(name)},
+            similarity=similarity(compared if math.isnan(cosine) else cosine),
+            keyword=found or None,
+            relevance=float(scored.signals["relevance"][row]),
+            importance=one.record.importance,
+            recency=float(scored.signals["recency"][row]),
+            lifts={name: lift for name in _LIFTS if (lift := float(scored.signals[name][row]))},
         ),
     )

@@ -16,19 +16,18 @@ _MONTHS: Final = _NAMES_OF_MONTHS.split()
 _NAMES: Final = "|".join(_MONTHS) + "|jan|feb|apr|jun|jul|aug|sept|sep|oct|nov|dec"
 _YEAR: Final = r"(?:19|20)\d\d"
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th)?"
-_ENGLISH: Final = re.compile(
+# Texts, which `re` compiles on first use and keeps: importing memkit should be quick.
+_ENGLISH: Final = (
     rf"\b(?:(?P<before>{_DAY})\s(?:of\s)?)?(?P<month>{_NAMES})\b\.?"
     rf"(?:\s(?P<after>{_DAY})\b)?(?:,?\s(?P<year>{_YEAR})\b)?"
 )
-_ISO: Final = re.compile(rf"\b(?P<year>{_YEAR})-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b")
-_CJK: Final = re.compile(
+_ISO: Final = rf"\b(?P<year>{_YEAR})-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b"
+_CJK: Final = (
     rf"(?:(?P<year>{_YEAR})\s?年\s?)?(?P<month>\d{{1,2}})\s?月(?:份)?(?:\s?(?P<day>\d{{1,2}})\s?[日号])?"
 )
-_YEAR_ALONE: Final = re.compile(rf"(?<![\d.,-]){_YEAR}(?![\d.,-]\d|\d)")
+_YEAR_ALONE: Final = rf"(?<![\d.,-]){_YEAR}(?![\d.,-]\d|\d)"
 # "may" and "march" are also verbs: alone they are a month only after one of these.
-_BEFORE_MONTH: Final = re.compile(
-    r"\b(?:in|on|of|since|during|until|by|from|before|after|early|mid|late|last|this)[ -]$"
-)
+_BEFORE_MONTH: Final = r"\b(?:in|on|of|since|during|until|by|from|before|after|early|mid|late|last|this)[ -]$"
 
 
 class NamedDate(NamedTuple):
@@ -45,16 +44,16 @@ def dates_in(query: str) -> list[NamedDate]:
     A year counts alone only if no month is named. Relative dates ("yesterday") are not read.
     """
     text = " ".join(query[:10_000].lower().split())
-    found = [_named(m["year"], m["month"], m["day"]) for m in _ISO.finditer(text)]
-    found += [_named(m["year"], m["month"], m["day"]) for m in _CJK.finditer(text)]
-    for match in _ENGLISH.finditer(text):
+    found = [_named(m["year"], m["month"], m["day"]) for m in re.finditer(_ISO, text)]
+    found += [_named(m["year"], m["month"], m["day"]) for m in re.finditer(_CJK, text)]
+    for match in re.finditer(_ENGLISH, text):
         day = match["before"] or match["after"]
         plain = match["month"] not in ("may", "march")
-        if plain or day or match["year"] or _BEFORE_MONTH.search(text[: match.start()][-12:]):
+        if plain or day or match["year"] or re.search(_BEFORE_MONTH, text[: match.start()][-12:]):
             month = next(n for n, m in enumerate(_MONTHS, 1) if m.startswith(match["month"][:3]))
             found.append(_named(match["year"], str(month), day))
     named = [date for date in found if date is not None]
-    return named or [NamedDate(int(y), None, None) for y in _YEAR_ALONE.findall(text)]
+    return named or [NamedDate(int(y), None, None) for y in re.findall(_YEAR_ALONE, text)]
 
 
 def date_fit(dates: Sequence[NamedDate], time: datetime | None) -> float:

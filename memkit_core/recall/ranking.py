@@ -105,7 +105,8 @@ class Pool:
     Attributes:
         keyword: `(n,)` raw BM25, 0 for a record that is not in the keyword leg.
         cosine: `(n,)` cosine, NaN for a record that is not in the dense leg.
-        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`.
+        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`;
+            only what surrounds a turn is scored by them, so without turns `t` may be 0.
         totals: `(n,)` number of terms of each record.
         session: `(n,)` any number naming the session, -1 for a record outside any.
         position: `(n,)` place of the turn in its session; ignored where session is -1.
@@ -143,19 +144,14 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     fused = weighted_fusion(keyword, dense, ranking)
     if ranking.fusion == "rrf":
         fused = reciprocal_rank_fusion(pool, ranking)
-    idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
-    signals = {
-        "keyword": keyword,
-        "dense": dense,
-        "fused": fused,
-        "neighbour": best_neighbour(fused, pool.session, pool.position),
-        "passage": passage_scores(pool, idf, ranking.passage_radius),
-        "session": session_scores(pool, idf),
-    }
+    signals = {"keyword": keyword, "dense": dense, "fused": fused, **_surroundings(fused, pool, ranking)}
     relevance = add_context(signals, pool.session, ranking)
-    relevance *= 1 - ranking.other_speaker * pool.other_speaker
-    relevance *= 1 - ranking.question * pool.asks
-    relevance *= (1 + ranking.date * pool.dated) / (1 + ranking.date * _largest(pool.dated))
+    if pool.other_speaker.any():
+        relevance *= 1 - ranking.other_speaker * pool.other_speaker
+    if pool.asks.any():
+        relevance *= 1 - ranking.question * pool.asks
+    if pool.dated.any():
+        relevance *= (1 + ranking.date * pool.dated) / (1 + ranking.date * _largest(pool.dated))
     signals |= {
         "relevance": relevance,
         "date": pool.dated,
@@ -166,6 +162,19 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     if pool.dated.any():
         signals |= {name: np.zeros_like(relevance) for name in ("recency", "newer")}
     return Scored(score=blend(signals, ranking), signals=signals)
+
+
+def _surroundings(fused: Floats, pool: Pool, ranking: Ranking) -> dict[str, Floats]:
+    """What surrounds each turn: the signals of `add_context`, 0 for a record outside any session."""
+    turns = pool.session >= 0
+    if not turns.any():
+        return dict.fromkeys(("neighbour", "passage", "session"), np.zeros_like(fused))
+    idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
+    return {
+        "neighbour": best_neighbour(fused, pool.session, pool.position),
+        "passage": turns * passage_scores(pool, idf, ranking.passage_radius),
+        "session": turns * session_scores(pool, idf),
+    }
 
 
 def bm25_idf(document_frequency: NDArray[np.integer], documents: int) -> Floats:
@@ -210,12 +219,13 @@ def scale_above_floor(cosine: Floats) -> Floats:
     up to 1, not to the best as min-max does, keeps a leg quiet in which nothing stands out.
     """
     # Rounding can take the cosine of equal vectors a little above 1.
-    cosine = np.clip(cosine, -1, 1)
-    known = cosine[~np.isnan(cosine)]
+    cosine = np.minimum(np.maximum(cosine, -1), 1)
+    unknown = np.isnan(cosine)
+    known = cosine[~unknown]
     floor, top = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     if floor == top:  # One record, or none stands out: only the absolute cosine can tell.
         floor = 0.0
-    return np.clip(np.nan_to_num((cosine - floor) / (1 - floor), nan=0.0), 0, 1)
+    return np.where(unknown, 0.0, np.maximum((cosine - floor) / (1 - floor), 0))
 
 
 def weighted_fusion(keyword: Floats, dense: Floats, ranking: Ranking) -> Floats:
@@ -341,7 +351,7 @@ def recency(age_days: Floats, constant_days: float) -> Floats:
 
     The decay of Park et al., "Generative Agents" (UIST 2023), with a longer constant.
     """
-    return np.nan_to_num(np.exp(-np.maximum(age_days, 0) / constant_days), nan=0.0)
+    return np.where(np.isnan(age_days), 0.0, np.exp(-np.maximum(age_days, 0) / constant_days))
 
 
 def newness(age_days: Floats, session: Ints) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memkit_core.recall.ranking import BM25_B, BM25_K1, bm25_idf
+from memkit_core.recall.ranking import BM25_B, BM25_K1, Floats, Ints, bm25_idf
 from memkit_core.text.tokenizer import keyword_terms
 
 MAX_QUERY_TERMS = 256
@@ -32,3 +32,8 @@ def average_length(documents: int, terms: int) -> float:
 def term_score(weight: float, count: int, length: int, average: float) -> float:
     """What a term adds to the score of a row of `length` terms that holds it `count` times."""
     return weight * count / (count + BM25_K1 * (1 - BM25_B + BM25_B * length / average))
+
+
+def term_scores(weights: Floats, counts: Ints, lengths: Ints, average: float) -> Floats:
+    """`term_score` of each of `n` rows."""
+    return weights * counts / (counts + BM25_K1 * (1 - BM25_B + BM25_B * lengths / average))

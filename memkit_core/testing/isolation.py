@@ -59,7 +59,7 @@ class IsolationContract(ContractGuard):
             points = [record(other, "x").point_id for other in FAMILY]
             assert family.records.get(scope, MEMORIES, ["x"], now=NOW) == [own]
             assert list(family.records.list(scope, ListQuery(), now=NOW)) == [own]
-            assert family.records.fetch(Target(scope=scope), points) == [own]
+            assert family.records.fetch(Target(scope=scope), points) == {own.point_id: own}
             found = family.records.candidates(Target(scope=scope), points, radius=9, where=None, now=NOW)
             assert [one.point_id for one in found] == [own.point_id]
             hits = family.keywords.search(Target(scope=scope), "words", where=None, now=NOW, limit=99)
@@ -92,7 +92,7 @@ class IsolationContract(ContractGuard):
             assert family.vectors.scan(turns(scope), where=None, now=NOW)[0] == [own]
             found = family.records.candidates(turns(scope), points, radius=9, where=None, now=NOW)
             assert [one.point_id for one in found] == [own]
-            assert [one.point_id for one in family.records.fetch(turns(scope), points)] == [own]
+            assert list(family.records.fetch(turns(scope), points)) == [own]
             assert [one.point_id for one in family.outbox.pending(turns(scope))] == [own]
 
     def test_a_user_sees_only_the_sessions_under_it(self, family: RecordStore) -> None:

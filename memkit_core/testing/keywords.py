@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memkit_core.filters import Filter
-from memkit_core.models import MEMORIES, MemoryRecord, Target
+from memkit_core.filters import Filter, parse_filter
+from memkit_core.models import MEMORIES, MemoryRecord, Status, Target
 from memkit_core.ports import Candidate, KeywordHit, KeywordIndex, RecordStore
 from memkit_core.scope import Scope
 from memkit_core.stores.memory import InMemoryStore
@@ -24,6 +24,7 @@ from memkit_core.testing.samples import (
     append,
     due,
     found_by_words,
+    later,
     message,
     record,
     turns,
@@ -179,6 +180,34 @@ class KeywordIndexContract(ContractGuard):
         """The name of who said it belongs to the text of a turn."""
         append(store, TALK, [message("1", "I like tea", speaker="Caroline"), message("2", "Me too")])
         assert found_by_words(store, turns(TALK), "Caroline") == {"1"}
+
+    def test_hits_bring_their_candidates(self, store: RecordStore) -> None:
+        """A hit says of its row what `candidates` says of it, for memories and for turns."""
+        self._write(store, ALICE)
+        append(store, TALK, [message("1", "Is green tea good?", speaker="Bo"), message("2", "green")])
+        for target in (_MINE, turns(TALK), turns(ALICE)):
+            hits = store.keywords.search(target, "green tea", where=None, now=NOW, limit=10)
+            points = [hit.point_id for hit in hits]
+            known = store.records.candidates(target, points, radius=0, where=None, now=NOW)
+            assert len(hits) > 1
+            assert {hit.candidate for hit in hits} == set(known)
+
+    def test_what_may_not_be_seen_takes_no_place(self, store: RecordStore) -> None:
+        """However many better rows are expired, refused by the filter or of another session: the limit is filled."""
+        hidden = [
+            record(ALICE, f"h{i}", "tea tea", status=Status.ARCHIVED)
+            if i % 2
+            else record(ALICE, f"h{i}", "tea tea", expires_at=later(hours=-1))
+            for i in range(40)
+        ]
+        seen = [record(ALICE, str(i), f"tea{' and much more to read' * (i + 1)}") for i in range(5)]
+        store.records.put(ALICE, [*hidden, *seen])
+        where = parse_filter({"status": "active"})
+        hits = store.keywords.search(_MINE, "tea", where=where, now=NOW, limit=3)
+        assert [hit.point_id for hit in hits] == [one.point_id for one in seen[:3]]
+        append(store, Scope.session("s2", user="alice"), [message(str(i), "tea") for i in range(20)])
+        append(store, TALK, [message("own", "tea with something else in it")])
+        assert len(store.keywords.search(turns(TALK), "tea", where=None, now=NOW, limit=1)) == 1
 
     def test_counts(self, store: RecordStore) -> None:
         """`counts` says how often each distinct term of the query is in each candidate, in their order."""

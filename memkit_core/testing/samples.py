@@ -103,7 +103,7 @@ def confirm_all(store: RecordStore) -> None:
 def found_by_words(store: RecordStore, target: Target, words: str = "words") -> set[str]:
     """The ids that the keyword leg finds in `target`."""
     hits = store.keywords.search(target, words, where=None, now=NOW, limit=1000)
-    return {one.id for one in store.records.fetch(target, [hit.point_id for hit in hits])}
+    return {one.id for one in store.records.fetch(target, [hit.point_id for hit in hits]).values()}
 
 
 def turns(scope: Scope) -> Target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memkit_core.errors import BackendUnavailableError
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.ports import Problem, RecordStore
 
@@ -78,11 +79,22 @@ class Upkeep:
         unchecked = []
         for indexer in self._indexers.all():
             differing = indexer.differing()
+            if differing is None and mend:
+                # Out of use: what was mended in the store may be what kept it from being built.
+                differing = _rebuilt(indexer)
             if differing is None and indexer.points():
                 unchecked.append(indexer.name)
             elif differing:
                 problems = [*problems, _index_problem(indexer, differing, mend=mend)]
         return Findings(tuple(problems), tuple(unchecked))
+
+
+def _rebuilt(indexer: Indexer) -> int | None:
+    try:
+        indexer.rebuild()
+    except BackendUnavailableError:
+        return None
+    return indexer.differing()
 
 
 def _index_problem(indexer: Indexer, differing: int, *, mend: bool) -> Problem:

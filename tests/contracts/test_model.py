@@ -246,13 +246,17 @@ class StoresAgree(RuleBasedStateMachine):
             hits = store.keywords.search(asked, query, where=where, now=self.now, limit=100)
             assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
             scores.append({hit.point_id: hit.score for hit in hits})
+            brought = {hit.candidate for hit in hits}
             points = sorted(hit.point_id for hit in hits)[::2]
             found = store.records.candidates(asked, points, radius=radius, where=where, now=self.now)
+            assert {one for one in found if one.point_id in points} == {
+                one for one in brought if one.point_id in points
+            }
             counts = store.keywords.counts(asked, query, found)
             seen.append(
                 {
                     # Rows and sessions have numbers of their own in each store.
-                    one.point_id: (dataclasses.replace(one, row=0, session=min(one.session, 0)), row.tolist())
+                    one.point_id: (one._replace(row=0, session=min(one.session, 0)), row.tolist())
                     for one, row in zip(found, counts, strict=True)
                 }
             )

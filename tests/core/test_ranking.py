@@ -254,6 +254,32 @@ def test_a_record_without_a_session_keeps_its_fused_score() -> None:
     np.testing.assert_array_equal(scored.signals["relevance"], scored.signals["fused"])
 
 
+@pytest.mark.parametrize("sessions", [[-1, -1, -1], [-1, 4, 4]], ids=["alone", "among turns"])
+def test_nothing_lifts_a_record_without_a_session(sessions: list[int]) -> None:
+    """What does not count for a fact is not shown as having lifted it, also when turns were found with it."""
+    candidates = pool(
+        3,
+        keyword=np.array([4.0, 2.0, 3.0]),
+        counts=np.array([[2.0], [1.0], [1.0]]),
+        session=np.array(sessions),
+        position=np.array([0, 1, 2]),
+    )
+
+    scored = score_pool(candidates, Ranking())
+
+    for name in ("neighbour", "passage", "session"):
+        assert scored.signals[name][0] == 0
+        assert scored.signals[name].any() == (sessions[1] >= 0)
+
+
+def test_without_turns_the_counts_change_nothing() -> None:
+    """Facts alone need no term counts: the scores with and without them are the same."""
+    counted = pool(3, keyword=np.array([4.0, 2.0, 0]), counts=np.array([[2.0], [1.0], [0.0]]))
+    bare = dataclasses.replace(counted, counts=np.zeros((3, 0)))
+
+    np.testing.assert_array_equal(score_pool(counted, Ranking()).score, score_pool(bare, Ranking()).score)
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

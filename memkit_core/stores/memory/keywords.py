@@ -40,7 +40,7 @@ class InMemoryKeywords:
                 (_score(row, weight_of, average), row) for row in self._state.visible(target, where, now)
             ]
             best = sorted((one for one in scored if one[0] > 0), key=lambda one: (-one[0], -one[1].seq))
-            return [KeywordHit(point_id=row.record.point_id, score=score) for score, row in best[:limit]]
+            return [KeywordHit(self._state.candidate(row), score) for score, row in best[:limit]]
 
     def counts(self, target: Target, query: str, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
         """See `KeywordIndex.counts`."""

@@ -161,36 +161,20 @@ class InMemoryRecords:
                 for step in range(-radius, radius + 1)
             }
             return [
-                self._candidate(row)
+                self._state.candidate(row)
                 for row in rows
                 if row.record.point_id in wanted or (row.record.scope, row.position) in near
             ]
 
-    def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
+    def fetch(self, target: Target, points: Sequence[UUID]) -> dict[UUID, MemoryRecord]:
         """See `RecordTable.fetch`."""
         with self._state.open():
-            rows = [self._state.points.get(point) for point in dict.fromkeys(points)]
-            return [
-                copied(row.record)
-                for row in rows
+            rows = {point: self._state.points.get(point) for point in points}
+            return {
+                point: copied(row.record)
+                for point, row in rows.items()
                 if row and row.record.space == target.space and target.covers(row.record.scope)
-            ]
-
-    def _candidate(self, row: Row) -> Candidate:
-        record, turn = row.record, row.position is not None
-        role = record.metadata.get("role") if turn else None
-        return Candidate(
-            point_id=record.point_id,
-            row=row.seq,
-            length=row.terms.total(),
-            importance=record.importance,
-            since=to_ms(record.valid_from or record.occurred_at or record.created_at),
-            session=self._state.session_number(record.scope) if turn else -1,
-            position=-1 if row.position is None else row.position,
-            speaker=record.speaker,
-            role=role if isinstance(role, str) else None,
-            ending=record.content[-16:],
-        )
+            }
 
     # Last, because its name hides the built-in type from what follows in the class.
     def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:

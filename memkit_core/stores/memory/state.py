@@ -27,11 +27,11 @@ from memkit_core.models import (
     RecordChange,
     Target,
 )
-from memkit_core.ports import Vector, VectorSpace
+from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.text.tokenizer import keyword_terms
-from memkit_core.times import utc_now
+from memkit_core.times import to_ms, utc_now
 
 
 @dataclass(slots=True, kw_only=True)
@@ -246,7 +246,24 @@ class State:
         """The log of a session, None when nothing was appended."""
         return self.conversations.get(session.parent, {}).get(session)
 
-    def session_number(self, session: Scope) -> int:
+    def candidate(self, row: Row) -> Candidate:
+        """What ranking needs of a row."""
+        record, turn = row.record, row.position is not None
+        role = record.metadata.get("role") if turn else None
+        return Candidate(
+            point=record.point_id.bytes,
+            row=row.seq,
+            length=row.terms.total(),
+            importance=record.importance,
+            since=to_ms(record.valid_from or record.occurred_at or record.created_at),
+            session=self._session_number(record.scope) if turn else -1,
+            position=-1 if row.position is None else row.position,
+            speaker=record.speaker,
+            role=role if isinstance(role, str) else None,
+            ending=record.content[-16:] if record.space == MESSAGES else "",
+        )
+
+    def _session_number(self, session: Scope) -> int:
         """A number that stands for a session in candidates."""
         return self.session_numbers.setdefault(session, len(self.session_numbers))
 

@@ -11,10 +11,10 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from uuid import UUID
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from memkit_core.filters import Filter
 from memkit_core.models import Target
 from memkit_core.ports import Candidate, KeywordHit
-from memkit_core.recall.ranking import BM25_B, BM25_K1
 from memkit_core.stores.keyword_scores import (
     average_length,
     query_terms,
+    term_scores,
     term_weights,
 )
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
-from memkit_core.stores.sqlite.rows import VISIBLE
+from memkit_core.stores.sqlite.rows import LISTED_RECORDS, VISIBLE, select_candidate
 from memkit_core.stores.sqlite.scopes import Place, find_place
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms
@@ -84,29 +84,18 @@ def remove_postings(connection: sqlite3.Connection, partition_id: int, seq: int,
     )
 
 
-_FREQUENCIES = """
-SELECT q.value, count(*) FROM json_each(:terms) q
-CROSS JOIN postings p ON p.partition_id = :partition AND p.term = q.value GROUP BY q.value
-"""
+_POSTINGS = "SELECT seq, count, length FROM postings WHERE partition_id = ? AND term = ?"
 
-# The order of the joins is given: weights first (a handful), then their postings by primary key.
-_SEARCH = f"""
-WITH weights(term, weight) AS (
-  SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:weights)
-), found(seq, score) AS (
-  SELECT p.seq, sum(w.weight * p.count / (p.count + {BM25_K1} * (1 - {BM25_B} + {BM25_B} * p.length / :average)))
-  FROM weights w CROSS JOIN postings p ON p.partition_id = :partition AND p.term = w.term
-  GROUP BY p.seq
-)
-SELECT r.point_id, found.score FROM found CROSS JOIN records r ON r.seq = found.seq
+_SHOWN = f"""
+SELECT {{columns}} FROM {LISTED_RECORDS}
 WHERE {{place}} AND {VISIBLE} AND {{where}}
-ORDER BY found.score DESC, found.seq DESC LIMIT :limit
 """
 
-
+# Reading a term's postings costs as much as looking up so many single rows.
+_FEW_COUNTS = "SELECT seq, count FROM postings WHERE partition_id = :partition AND term = :term LIMIT :most"
 _COUNTS = """
-SELECT p.seq, q.key, p.count FROM json_each(:terms) q CROSS JOIN json_each(:rows) c
-CROSS JOIN postings p ON p.partition_id = :partition AND p.term = q.value AND p.seq = c.value
+SELECT p.seq, p.count FROM json_each(:rows) c
+CROSS JOIN postings p ON p.partition_id = :partition AND p.term = :term AND p.seq = c.value
 """
 
 
@@ -124,14 +113,22 @@ class SQLiteKeywords:
         terms = _numbers(query)
         with self._database.snapshot() as connection:
             place = find_place(connection, target) if terms else None
-            weights, average = ([], 1.0) if place is None else _weights(connection, place, terms)
-            if place is None or not weights:
+            if place is None:
                 return []
-            parameters = Parameters()
-            sql = _SEARCH.format(place=place.sql, where=compile_filter(where, parameters))
-            values = {"weights": json.dumps(weights), "average": average, "now": to_ms(now), "limit": limit}
-            rows = connection.execute(sql, values | place.parameters | parameters.values).fetchall()
-        return [KeywordHit(point_id=UUID(bytes=point), score=score) for point, score in rows]
+            shown = _Shown(connection, target.space, place, where, now)
+            hits: list[KeywordHit] = []
+            seqs, scores = _ranked(connection, place, terms)
+            # Whether a row may be seen is asked of the best ones only, and of the next while some may not.
+            for start, end in _stretches(len(seqs), limit):
+                found = shown(seqs[start:end])
+                hits += [
+                    KeywordHit(found[seq], score)
+                    for seq, score in zip(seqs[start:end], scores[start:end], strict=True)
+                    if seq in found
+                ]
+                if len(hits) >= limit:
+                    break
+        return hits[:limit]
 
     def counts(self, target: Target, query: str, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
         """See `KeywordIndex.counts`."""
@@ -139,19 +136,39 @@ class SQLiteKeywords:
         counts = np.zeros((len(candidates), len(terms)))
         place_of = {candidate.row: i for i, candidate in enumerate(candidates)}
         with self._database.snapshot() as connection:
-            place = find_place(connection, target) if terms else None
-            if place is not None:
-                rows = connection.execute(
-                    _COUNTS,
-                    {
-                        "terms": json.dumps(terms),
-                        "rows": json.dumps(sorted(place_of)),
-                        "partition": place.partition_id,
-                    },
-                )
-                for row, term, count in rows:
-                    counts[place_of[row], term] = count
+            place = find_place(connection, target)
+            if place is None:
+                return counts
+            for column, term in enumerate(terms):
+                for row, count in _counted(connection, place, term, place_of):
+                    counts[place_of[row], column] = count
         return counts
+
+
+class _Shown:
+    """Tells which rows of a place are visible and satisfy a filter."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, space: str, place: Place, where: Filter | None, now: datetime
+    ) -> None:
+        self._connection = connection
+        parameters = Parameters()
+        filtered = compile_filter(where, parameters)
+        self._sql = _SHOWN.format(columns=select_candidate(space), place=place.sql, where=filtered)
+        self._values = {"now": to_ms(now)} | place.parameters | parameters.values
+
+    def __call__(self, seqs: Sequence[int]) -> dict[int, Candidate]:
+        """Those of `seqs` that may be seen."""
+        rows = self._connection.execute(self._sql, {**self._values, "rows": json.dumps(seqs)})
+        return {row[1]: Candidate(*row) for row in rows}
+
+
+def _stretches(length: int, size: int) -> Iterator[tuple[int, int]]:
+    """Bounds that cut `length` rows into parts of `size` and, each time, twice as many."""
+    start = 0
+    while start < length and size > 0:
+        yield start, start + size
+        start, size = start + size, 2 * size
 
 
 def _numbers(query: str) -> list[int]:
@@ -159,16 +176,37 @@ def _numbers(query: str) -> list[int]:
     return [term_number(term) for term in query_terms(query)]
 
 
-def _weights(
+def _ranked(
     connection: sqlite3.Connection, place: Place, terms: Sequence[int]
-) -> tuple[list[tuple[int, float]], float]:
-    """Each term that occurs with its factor of the score, and the average length of a row."""
-    found = connection.execute(
-        _FREQUENCIES, {"terms": json.dumps(terms), "partition": place.partition_id}
-    ).fetchall()
+) -> tuple[list[int], list[float]]:
+    """The rows of the place's partition that hold a term and their scores, best first, then newest first."""
+    found = [
+        # In the order of the key, and so that the scores are added in one order whatever the query's.
+        connection.execute(_POSTINGS, (place.partition_id, term)).fetchall()
+        for term in sorted(terms)
+    ]
+    found = [postings for postings in found if postings]
+    if not found:
+        return [], []
     documents, total = connection.execute(
         "SELECT documents, terms FROM partitions WHERE id = ?", (place.partition_id,)
     ).fetchone()
-    weights = term_weights([frequency for _, frequency in found], documents)
-    factors = [(term, weight) for (term, _), weight in zip(found, weights, strict=True)]
-    return factors, average_length(documents, total)
+    frequencies = [len(postings) for postings in found]
+    weights = np.repeat(term_weights(frequencies, documents), frequencies)
+    flat = np.fromiter(chain.from_iterable(chain.from_iterable(found)), np.int64, 3 * sum(frequencies))
+    seq, count, length = flat.reshape(-1, 3).T
+    rows, row_of = np.unique(seq, return_inverse=True)
+    scores = np.bincount(row_of, term_scores(weights, count, length, average_length(documents, total)))
+    best = np.lexsort((-rows, -scores))
+    return rows[best].tolist(), scores[best].tolist()
+
+
+def _counted(
+    connection: sqlite3.Connection, place: Place, term: int, rows: Collection[int]
+) -> list[tuple[int, int]]:
+    """How often a term is in those of `rows` that hold it."""
+    values = {"partition": place.partition_id, "term": term, "most": len(rows) + 1}
+    found = connection.execute(_FEW_COUNTS, values).fetchall()
+    if len(found) <= len(rows):
+        return [(row, count) for row, count in found if row in rows]
+    return connection.execute(_COUNTS, {**values, "rows": json.dumps(list(rows))}).fetchall()

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
 from uuid import UUID
 
 from memkit_core.filters import Filter
@@ -30,14 +29,14 @@ from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
-    SELECT_CANDIDATE,
     SELECT_RECORD,
     VISIBLE,
     chosen,
+    chosen_bytes,
     marks,
-    read_candidate,
     read_change,
     read_record,
+    select_candidate,
 )
 from memkit_core.stores.sqlite.scopes import (
     drop_unused,
@@ -57,7 +56,7 @@ from memkit_core.stores.sqlite.writing import (
 from memkit_core.times import to_ms
 
 _CHOSEN = f"""
-SELECT {SELECT_CANDIDATE} FROM {CHOSEN_RECORDS}
+SELECT {{columns}} FROM {CHOSEN_RECORDS}
 WHERE {{place}} AND {VISIBLE} AND {{where}}
 """
 
@@ -71,7 +70,7 @@ WITH chosen AS (
   SELECT n.seq FROM chosen CROSS JOIN records n ON n.scope_id = chosen.scope_id
     AND n.position BETWEEN chosen.position - :radius AND chosen.position + :radius
 )
-SELECT {SELECT_CANDIDATE} FROM wanted CROSS JOIN records r ON r.seq = wanted.seq
+SELECT {{columns}} FROM wanted CROSS JOIN records r ON r.seq = wanted.seq
 WHERE {{place}} AND {VISIBLE} AND {{where}}
 """
 
@@ -219,30 +218,29 @@ class SQLiteRecords:
         parameters = Parameters()
         filtered = compile_filter(where, parameters)
         sql = _WITH_NEIGHBOURS if radius and target.space == MESSAGES else _CHOSEN
+        with self._database.snapshot() as connection:
+            place = find_place(connection, target)
+            if place is None:
+                return []
+            values = chosen(points) | place.parameters | parameters.values
+            rows = connection.execute(
+                sql.format(columns=select_candidate(target.space), place=place.sql, where=filtered),
+                values | {"now": to_ms(now), "radius": radius},
+            ).fetchall()
+        return [Candidate(*row) for row in rows]
+
+    def fetch(self, target: Target, points: Sequence[UUID]) -> dict[UUID, MemoryRecord]:
+        """See `RecordTable.fetch`."""
         known = {point.bytes: point for point in points}
         with self._database.snapshot() as connection:
             place = find_place(connection, target)
             if place is None:
-                return []
+                return {}
             rows = connection.execute(
-                sql.format(place=place.sql, where=filtered),
-                chosen(points) | place.parameters | parameters.values | {"now": to_ms(now), "radius": radius},
+                f"SELECT r.point_id, {SELECT_RECORD} FROM {CHOSEN_RECORDS} WHERE {place.sql}",
+                chosen_bytes(known) | place.parameters,
             ).fetchall()
-        # In the order of writing, so that equal scores come in the same order on every run.
-        rows.sort(key=itemgetter(1))
-        return [read_candidate(row, known) for row in rows]
-
-    def fetch(self, target: Target, points: Sequence[UUID]) -> list[MemoryRecord]:
-        """See `RecordTable.fetch`."""
-        with self._database.snapshot() as connection:
-            place = find_place(connection, target)
-            if place is None:
-                return []
-            rows = connection.execute(
-                f"SELECT {SELECT_RECORD} FROM {CHOSEN_RECORDS} WHERE {place.sql}",
-                chosen(points) | place.parameters,
-            ).fetchall()
-        return [read_record(row) for row in rows]
+        return {known[row[0]]: read_record(row[1:]) for row in rows}
 
     # Last, because its name hides the built-in type from what follows in the class.
     def list(self, scope: Scope, query: ListQuery, *, now: datetime) -> RecordPage:

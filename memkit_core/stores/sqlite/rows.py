@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from memkit_core.jsonvalues import canonical_json
-from memkit_core.models import ChangeKind, MemoryRecord, Origin, RecordChange, RecordType, Status
-from memkit_core.ports import Candidate
+from memkit_core.models import MESSAGES, ChangeKind, MemoryRecord, Origin, RecordChange, RecordType, Status
 from memkit_core.stores.sqlite.scopes import read_scope
 from memkit_core.times import from_ms, to_ms
 
@@ -26,11 +26,17 @@ COLUMNS: tuple[str, ...] = (
 SELECT_RECORD = f"(SELECT path FROM scopes s WHERE s.id = r.scope_id), {', '.join(f'r.{c}' for c in COLUMNS)}"
 """What to select from `records r` for `read_record`."""
 
-SELECT_CANDIDATE = (
-    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at), "
-    "r.scope_id, r.position, r.speaker, r.role, substr(r.content, -16)"
+_SELECT_CANDIDATE = (
+    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at)"
 )
-"""What to select from `records r` for `read_candidate`."""
+_SELECT_TURN = (
+    f"{_SELECT_CANDIDATE}, iif(r.position IS NULL, -1, r.scope_id), COALESCE(r.position, -1), "
+    "r.speaker, r.role, substr(r.content, -16)"
+)
+# A look-up here takes a tenth of the time that calling the class takes.
+_TYPES = {kind.value: kind for kind in RecordType}
+_STATUSES = {status.value: status for status in Status}
+_ORIGINS = {origin.value: origin for origin in Origin}
 
 _POINT_BYTES = 16
 
@@ -42,6 +48,8 @@ _CHOSEN = (
 )
 CHOSEN_RECORDS = _CHOSEN.format("records", "r")
 """`records r` for `chosen` points, at most one row a point."""
+LISTED_RECORDS = "json_each(:rows) listed CROSS JOIN records r ON r.seq = listed.value"
+"""`records r` for the numbers in the JSON list `rows`, at most one row a number."""
 CHOSEN_CHANGES = _CHOSEN.format("outbox", "o")
 """`outbox o` for `chosen` points, at most one row a point."""
 
@@ -90,11 +98,11 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
         space=space,
         id=record_id,
         content=content,
-        type=RecordType(kind),
+        type=_TYPES[kind],
         key=key,
         importance=importance,
         pinned=bool(pinned),
-        status=Status(status),
+        status=_STATUSES[status],
         tags=_list(tags),
         metadata={} if metadata == "{}" else json.loads(metadata),
         created_at=from_ms(created_at),
@@ -115,7 +123,7 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
         promoted_from_id=promoted_from_id,
         compacted_from_ids=_list(compacted_from_ids),
         source_message_ids=_list(source_message_ids),
-        origin=Origin(origin),
+        origin=_ORIGINS[origin],
         mentions=mentions,
     )
 
@@ -134,29 +142,24 @@ def _moment(value: int | None) -> datetime | None:
     return None if value is None else from_ms(value)
 
 
-def read_candidate(row: Sequence[Any], known: Mapping[bytes, UUID]) -> Candidate:
-    """The candidate of a row selected with `SELECT_CANDIDATE`; `known` spares making the id again."""
-    point, number, terms, importance, since, session, position, speaker, role, ending = row
-    turn = position is not None
-    return Candidate(
-        point_id=known.get(point) or UUID(bytes=point),
-        row=number,
-        length=terms,
-        importance=importance,
-        since=since,
-        session=session if turn else -1,
-        position=position if turn else -1,
-        speaker=speaker,
-        role=role,
-        ending=ending,
-    )
+def select_candidate(space: str) -> str:
+    """What to select from `records r` of `space`: the fields of a `Candidate`, in their order."""
+    return _SELECT_TURN if space == MESSAGES else _SELECT_CANDIDATE
 
 
 def chosen(points: Sequence[UUID]) -> dict[str, object]:
     """The values that `CHOSEN_RECORDS` and `CHOSEN_CHANGES` need for these points."""
-    distinct = dict.fromkeys([point.bytes for point in points])
-    places = range(1, _POINT_BYTES * len(distinct), _POINT_BYTES)
-    return {"points": b"".join(distinct), "places": json.dumps(list(places))}
+    return chosen_bytes(dict.fromkeys([point.bytes for point in points]))
+
+
+def chosen_bytes(points: Collection[bytes]) -> dict[str, object]:
+    """As `chosen`, for the bytes of distinct points."""
+    return {"points": b"".join(points), "places": _places(len(points))}
+
+
+@lru_cache(maxsize=1024)
+def _places(count: int) -> str:
+    return json.dumps(list(range(1, _POINT_BYTES * count, _POINT_BYTES)))
 
 
 def marks(count: int) -> str:

@@ -51,13 +51,17 @@ def find_scope(connection: sqlite3.Connection, scope: Scope) -> int | None:
     row = connection.execute("SELECT id, path FROM scopes WHERE digest = ?", (scope.digest,)).fetchone()
     if row is None:
         return None
-    if row[1] != scope_text(scope):
+    _check_path(row[1], scope)
+    return int(row[0])
+
+
+def _check_path(path: str, scope: Scope) -> None:
+    if path != scope_text(scope):
         raise SchemaError(
-            f"the digest of {scope} belongs to {row[1]}; the file is damaged",
+            f"the digest of {scope} belongs to {path}; the file is damaged",
             backend="sqlite",
             operation="scope look-up",
         )
-    return int(row[0])
 
 
 def ensure_scope(connection: sqlite3.Connection, scope: Scope) -> int:
@@ -131,14 +135,20 @@ def _vector_space(connection: sqlite3.Connection, vector_space_id: int | None) -
 
 def find_place(connection: sqlite3.Connection, target: Target) -> Place | None:
     """Where the target's rows are, None when there are none."""
-    owner = find_scope(connection, target.owner)
-    scope = find_scope(connection, target.scope) if target.narrowed else owner
-    if owner is None or scope is None:
+    row = connection.execute(_PLACE, (target.space, target.owner.digest)).fetchone()
+    if row is None:
         return None
-    row = connection.execute(
-        "SELECT id FROM partitions WHERE scope_id = ? AND space = ?", (owner, target.space)
-    ).fetchone()
-    return None if row is None else Place(int(row[0]), scope if target.narrowed else None)
+    _check_path(row[0], target.owner)
+    scope = find_scope(connection, target.scope) if target.narrowed else None
+    if row[1] is None or (target.narrowed and scope is None):
+        return None
+    return Place(int(row[1]), scope)
+
+
+_PLACE = """
+SELECT s.path, p.id FROM scopes s LEFT JOIN partitions p ON p.scope_id = s.id AND p.space = ?
+WHERE s.digest = ?
+"""
 
 
 def drop_unused(connection: sqlite3.Connection, scope_ids: Iterable[int]) -> None:
