@@ -91,6 +91,7 @@ class Indexer:
         self._attempts = attempts
         self._retry_seconds = retry_seconds
         self._clock = clock
+        self._clock_stood_at = clock()
         # One thread embeds at a time, so that no text is paid for twice.
         self._embedding = ThreadLock()
         self._applying = ThreadLock()
@@ -118,6 +119,7 @@ class Indexer:
             self._sync_points(chunk)
 
     def _sync_all(self, deadline: float | None) -> None:
+        self._retry_if_clock_was_set_back()
         after = 0
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
@@ -127,6 +129,13 @@ class Indexer:
                 return
             after = entries[-1].number
             self._sync_points([entry.point_id for entry in entries])
+
+    def _retry_if_clock_was_set_back(self) -> None:
+        """What waits for a moment would else wait for as long as the clock was set back."""
+        now, before = self._clock(), self._clock_stood_at
+        self._clock_stood_at = now
+        if now + timedelta(seconds=self._retry_seconds) < before:
+            self._store.outbox.retry()
 
     def _sync_points(self, points: Sequence[UUID]) -> None:
         self._embed(points)

@@ -51,7 +51,7 @@ from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
-from memkit_core.worker import Worker
+from memkit_core.worker import Worker, run_within
 
 _log = logging.getLogger("memkit")
 
@@ -452,19 +452,20 @@ class Memory:
     def flush(self, timeout: float | None = None) -> bool:
         """Embed and index all that waits, trying again what failed; whether the outbox is empty now.
 
-        Stops beginning new batches after `timeout` seconds. False also while another process holds
-        the index: it works off the outbox.
+        Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
+        begun goes on. False also while another process holds the index: it works off the outbox.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         self._store.outbox.retry()
-        self._indexer.sync(deadline=deadline)
-        self._indexer.flush()
+        if timeout is None:
+            _work_off(self._indexer, None)
+        else:
+            run_within(timeout, partial(_work_off, self._indexer, time.monotonic() + timeout))
         return self._store.outbox.state(max_attempts=self.config.outbox_attempts).length == 0
 
     def close(self) -> None:
         """Finish background work (at most some seconds), close files, free the lock. Idempotent.
 
-        An embedder that hangs in the worker is not waited for; what it was given stays in the outbox.
+        An embedder that hangs is not waited for; what it was given stays in the outbox.
         """
         if self._finalizer.detach() is not None:
             self._closing()
@@ -502,13 +503,17 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
 
 
+def _work_off(indexer: Indexer, deadline: float | None) -> None:
+    indexer.sync(deadline=deadline)
+    indexer.flush()
+
+
 def _shut(worker: Worker, indexer: Indexer, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     ended = worker.stop(_CLOSE_SECONDS)
     try:
         if ended and pid == os.getpid():
-            indexer.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
-            indexer.flush()
+            run_within(_CLOSE_SECONDS, partial(_work_off, indexer, time.monotonic() + _CLOSE_SECONDS))
     finally:
         try:
             parts.keeper.close()
