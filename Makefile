@@ -10,7 +10,7 @@ help:
 	@echo "make demo    install into $(VENV) and show the main job, offline"
 	@echo "make test    install into $(VENV) and run every check and test"
 	@echo "make bench   measure memkit beside the raw engines, 50,000 records (about 3 minutes)"
-	@echo "make faults  kill, starve and damage it, and count what is lost (about 8 minutes)"
+	@echo "make faults  kill, starve and damage it, and count what is lost (about 20 minutes)"
 	@echo "make check   only the static checks: ruff, mypy, import-linter"
 	@echo "make clean   remove $(VENV) and what the demo wrote"
 

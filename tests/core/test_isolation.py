@@ -26,8 +26,8 @@ from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
 
-CASES = {"in memory": 1900, "in a file": 100}
-"""How many are tried on each kind of store; one in a file costs more and leaks no other way."""
+CASES = {"in memory": 1500, "in a file": 500}
+"""How many are tried on each kind of store: two thousand."""
 FOUND_BY_ALL = "lives near the river"
 # Built once: that costs more than to draw from them.
 FILTERS, METADATA, IDS = filters(max_leaves=3), metadata(), ids()
@@ -137,7 +137,6 @@ class Case:
     def filters(self):
         me, other = self.me, self.other
         hostile = (
-            None,
             {"scope": str(other.user)},
             {"user_id": other.user.id},
             {"scope_id": 1},
@@ -155,7 +154,7 @@ class Case:
             {"source": {"ne": me.marker}},
             {"agent_id": other.marker},
         )
-        return self.draw(st.sampled_from(hostile) | FILTERS)
+        return self.draw(st.none() | st.sampled_from(hostile) | FILTERS)
 
     def of_langchain(self):
         session = self.session
@@ -370,7 +369,7 @@ def write(case):
             NewMemory(content=f"{me.marker} {FOUND_BY_ALL} {scope.kind} {n}", id=i, **fields)
             for n, i in enumerate((me.ids[0], me.secret_id))
         ]
-        case.memory.add_many(items, scope=scope, background=True)
+        case.memory.add_many(items, scope=scope, background=scope is not me.user)
     said = [
         Message(
             role=role,
@@ -426,6 +425,8 @@ def test_no_read_shows_another_tenant(kind, tmp_path):
     path = ":memory:" if kind == "in memory" else tmp_path / "m.db"
     # The built-in embedder is fast enough for a recall to embed what waits itself.
     with Memory.open(path, config=Config(disk_reserve=1), clock=lambda: NOW) as memory:
+        # It would spend most of the time flushing the index.
+        memory._worker.stop(0)
 
         @settings(QUIETLY, max_examples=CASES[kind])
         @given(pair=PAIRS, data=st.data())
@@ -447,6 +448,6 @@ def nothing_leaks(memory, pair, data):
     assert theirs[1]
     for name in data.draw(st.lists(st.sampled_from(sorted(WRITES)), max_size=2)):
         assert case.other.marker not in answer(WRITES[name], case), name
-    for name in data.draw(st.lists(st.sampled_from(sorted(READS)), min_size=2, max_size=4)):
+    for name in data.draw(st.lists(st.sampled_from(sorted(READS)), min_size=4, max_size=8)):
         assert case.other.marker not in answer(READS[name], case), name
     assert everything_of(memory, case.other) == theirs
