@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench check lint types layers notebooks clean
+.PHONY: help demo test bench faults check lint types layers notebooks clean
 
 help:
 	@echo "make demo    install into $(VENV) and show the main job, offline"
 	@echo "make test    install into $(VENV) and run every check and test"
 	@echo "make bench   measure memkit beside the raw engines, 50,000 records (about 3 minutes)"
+	@echo "make faults  kill, starve and damage it, and count what is lost (about 20 minutes)"
 	@echo "make check   only the static checks: ruff, mypy, import-linter"
 	@echo "make clean   remove $(VENV) and what the demo wrote"
 
@@ -21,6 +22,9 @@ test: $(VENV)/.installed-dev check
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks
+
+faults: $(VENV)/.installed
+	$(BIN)/python -m faults
 
 check: lint types layers
 

@@ -55,6 +55,7 @@ from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 if TYPE_CHECKING:
     from memkit_core.connect import Parts
     from memkit_core.documents import Documents
+    from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.pipeline import RecallQuery
     from memkit_core.worker import Worker
@@ -549,7 +550,7 @@ class Memory:
         return Capabilities(
             keyword=True,
             dense=True,
-            index=self._indexers.own.holds_index,
+            index=self._indexers.own.held() is not None,
             embedding_model=self._parts.embedder.model,
             outbox=self._indexers.state(),
         )
@@ -567,21 +568,20 @@ class Memory:
     def flush(self, timeout: float | None = None) -> bool:
         """Embed and index all that waits, trying again what failed; whether the outbox is empty now.
 
-        Stops beginning new batches after `timeout` seconds. False also while another process holds
-        the index: it works off the outbox. Also writes down how often recall returned what.
+        Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
+        begun goes on. False also while another process holds the index: it works off the outbox. Also
+        writes down how often recall returned what.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         self._store.check_open()
         self._accesses.write()
         self._indexers.retry()
-        self._indexers.sync(deadline=deadline)
-        self._indexers.flush()
+        _work_off(self._indexers, timeout)
         return self._indexers.state().length == 0
 
     def close(self) -> None:
         """Finish background work (at most some seconds), close files, free the lock. Idempotent.
 
-        An embedder that hangs in the worker is not waited for; what it was given stays in the outbox.
+        An embedder that hangs is not waited for; what it was given stays in the outbox.
         """
         if self._finalizer.detach() is not None:
             self._closing()
@@ -619,17 +619,32 @@ def _open_again(path: str, config: Config, embedder: object, embedding_model: st
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
 
 
+def _work_off(indexers: Indexers, timeout: float | None) -> None:
+    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds."""
+    from memkit_core.worker import run_within
+
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def work() -> None:
+        indexers.sync(deadline=deadline)
+        indexers.flush()
+
+    if timeout is None:
+        work()
+    else:
+        run_within(timeout, work)
+
+
 def _shut(store: StoreHandle, worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
-    store.close()
     from memkit_core.worker import write_down
 
+    store.close()
     ended = worker.stop(_CLOSE_SECONDS)
     try:
         write_down(accesses)
         if ended and pid == os.getpid():
-            parts.indexers.sync(deadline=time.monotonic() + _CLOSE_SECONDS)
-            parts.indexers.flush()
+            _work_off(parts.indexers, _CLOSE_SECONDS)
     finally:
         parts.release()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from memkit_core.errors import ClosedError, MemkitError
 from memkit_core.indexing import Indexers
@@ -84,3 +85,32 @@ def write_down(accesses: AccessCounts) -> None:
         raise
     except MemkitError as error:
         _log.warning("what recall returned is not counted yet: %s", error)
+
+
+def run_within(seconds: float, work: Callable[[], None]) -> bool:
+    """Do `work`, waiting for it at most so many seconds; whether it ended.
+
+    What did not end goes on in its thread, which keeps no process alive.
+
+    Raises:
+        MemkitError: `work` ended with it.
+    """
+    failed: list[MemkitError] = []
+
+    def run() -> None:
+        try:
+            work()
+        except MemkitError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="memkit-flush", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The interpreter is shutting down and starts no more threads.
+        work()
+        return True
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    return not thread.is_alive()

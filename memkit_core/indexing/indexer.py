@@ -102,6 +102,7 @@ class Indexer:
         self._attempts = attempts
         self._retry_seconds = retry_seconds
         self._clock = clock
+        self._clock_stood_at = clock()
         # One thread embeds at a time, so that no text is paid for twice.
         self._embedding = ThreadLock()
         self._applying = ThreadLock()
@@ -133,6 +134,7 @@ class Indexer:
             self._sync_points(chunk)
 
     def _sync_all(self, deadline: float | None) -> None:
+        self._retry_if_clock_was_set_back()
         after = 0
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
@@ -142,6 +144,13 @@ class Indexer:
                 return
             after = entries[-1].number
             self._sync_points([entry.point_id for entry in entries])
+
+    def _retry_if_clock_was_set_back(self) -> None:
+        """What waits for a moment would else wait for as long as the clock was set back."""
+        now, before = self._clock(), self._clock_stood_at
+        self._clock_stood_at = now
+        if now + timedelta(seconds=self._retry_seconds) < before:
+            self._source.outbox.retry()
 
     def _sync_points(self, points: Sequence[UUID]) -> None:
         self._embed(points)
@@ -309,10 +318,9 @@ class Indexer:
         """How far the index is behind."""
         return self._source.outbox.state(max_attempts=self._attempts)
 
-    @property
-    def holds_index(self) -> bool:
-        """Whether this process can search the index right now."""
-        return self._keeper.index() is not None
+    def held(self) -> VectorIndex | None:
+        """The index, if this process can search it right now; for those who look into it."""
+        return self._keeper.index()
 
     def close(self) -> None:
         """Let go of the index; safe to call twice."""

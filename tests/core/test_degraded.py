@@ -1,5 +1,6 @@
 """What `Memory` does when a part fails: nothing is lost, nothing blocks, and the answer says so."""
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memkit_core import Config, Memory, Message, Ranking, Role, Scope, ToolCall
+from memkit_core.errors import ClosedError
 from memkit_core.indexes import keeper
 from memkit_core.locks import ProcessLock
 
@@ -39,6 +41,12 @@ class LetterEmbedder:
 
     def embed_query(self, text):
         return [float(text.lower().count(chr(97 + i))) for i in range(26)]
+
+
+def _until_closed(verb, text, call):
+    """Call a verb that ends after the memory was closed."""
+    with contextlib.suppress(ClosedError):
+        verb(text, **call)
 
 
 def texts(hits):
@@ -108,14 +116,18 @@ def test_a_symbolic_link_is_the_same_memory(tmp_path):
     assert not list(tmp_path.glob("link.db?*"))
 
 
-def test_a_hanging_embedder_holds_up_neither_close_nor_keyword_recall(tmp_path):
+@pytest.mark.parametrize("background", [True, False])
+def test_a_hanging_embedder_holds_up_neither_close_nor_keyword_recall(tmp_path, background):
     """While the embedder hangs, recall answers by keyword and close returns; the record waits."""
     embedder = LetterEmbedder()
     memory = Memory.open(tmp_path / "m.db", embedder=embedder)
     memory.add("first", scope=ALICE)
     embedder.hanging.clear()
-    memory.add("second zebra", scope=ALICE, background=True)
+    call = {"scope": ALICE, "id": "second", "background": background}
+    threading.Thread(target=_until_closed, args=(memory.add, "second zebra", call), daemon=True).start()
     began = time.monotonic()
+    while memory.get("second", scope=ALICE) is None:
+        time.sleep(0.002)
     hits = memory.recall("zebra", scope=ALICE)
     assert "second zebra" in texts(hits)
     assert "dense" in hits.missing

@@ -1,174 +1,47 @@
 """`EdgeKeeper`: an index is compared with its store before it is believed, and rebuilt without embedding."""
 
 import json
-import os
-import random
 import shutil
 
 import numpy as np
 import pytest
 
-from memkit_core import Config, Memory, NewMemory, Ranking, Scope
-from memkit_core.embedders.wordllama import WordLlamaEmbedder
+from faults.damages import (
+    ALICE,
+    DAMAGES,
+    DENSE,
+    WORDS,
+    CountingEmbedder,
+    answers,
+    exact,
+    folder_of,
+    home_of,
+    manifest_of,
+    mended,
+    written,
+)
+from memkit_core import Memory
 from memkit_core.errors import BackendError, BackendUnavailableError
 from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.keeper import FlatKeeper
 from memkit_core.models import Target
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
-from memkit_core.testing.samples import NOW, SPACE, confirm_all, due, embed_all, record
+from memkit_core.testing.samples import SPACE, confirm_all, due, embed_all, record
 
-ALICE = Scope.user("alice")
 MINE = Target(scope=ALICE)
 QUERY = np.ones(8, np.float32)
-WORDS = (
-    *("garden", "bicycle", "vegetarian", "piano", "ocean"),
-    *("contract", "keyboard", "mountain", "winter", "river"),
-)
-QUESTIONS = ("music", "cold season", "something to ride")
-DENSE = Ranking(keyword=0.0)
-
-
-class Counting:
-    """The built-in embedder, counting the texts it embeds for storing."""
-
-    model = "counting"
-
-    def __init__(self):
-        self.texts = 0
-        self.real = WordLlamaEmbedder()
-
-    def embed_documents(self, texts):
-        self.texts += len(texts)
-        return self.real.embed_documents(texts)
-
-    def embed_query(self, text):
-        return self.real.embed_query(text)
 
 
 @pytest.fixture(scope="module")
 def embedder():
-    return Counting()
+    return CountingEmbedder()
 
 
 @pytest.fixture
 def path(tmp_path, embedder):
     """The file of a closed memory with thirty indexed facts."""
-    with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
-        facts = [f"Alice likes the {a} and the {b}" for a, b in zip(WORDS * 3, WORDS[1:] * 3, strict=False)]
-        memory.add_many([NewMemory(content=text, id=str(i)) for i, text in enumerate(facts)], scope=ALICE)
-        assert memory.flush()
-        assert memory.capabilities.index
-    return tmp_path / "m.db"
-
-
-def answers(memory, *, missing=frozenset()):
-    """What dense recall finds, with its similarities; no leg but `missing` may have been missing."""
-    found = []
-    for question in QUESTIONS:
-        hits = memory.recall(question, scope=ALICE, ranking=DENSE, now=NOW)
-        assert hits.missing <= missing
-        found += [(hit.record.content, round(hit.signals.similarity, 5)) for hit in hits]
-    return found
-
-
-def exact(path, embedder):
-    """What dense recall finds with no index at all: the exact scan of the stored vectors."""
-    with Memory.open(path, embedder=embedder, config=Config(disk_reserve=2**62)) as memory:
-        found = []
-        for question in QUESTIONS:
-            hits = memory.recall(question, scope=ALICE, ranking=DENSE, now=NOW)
-            assert hits.missing == {"index"}
-            found += [(hit.record.content, round(hit.signals.similarity, 5)) for hit in hits]
-        return found
-
-
-def home_of(path):
-    return path.with_name(path.name + ".index")
-
-
-def folder_of(path):
-    (folder,) = [one for one in home_of(path).iterdir() if one.is_dir()]
-    return folder
-
-
-def manifest_of(path):
-    return folder_of(path).with_suffix(".json")
-
-
-def every(path, pattern):
-    files = [one for one in folder_of(path).rglob(pattern) if one.is_file()]
-    assert files, f"the engine keeps no file {pattern} any more"
-    return files
-
-
-def overwrite(file, size=200_000):
-    """Noise over the beginning of a file, in place."""
-    with file.open("r+b") as opened:
-        opened.write(random.Random(file.name).randbytes(min(size, file.stat().st_size)))
-
-
-def truncated(pattern, part):
-    return lambda path: [os.truncate(one, int(one.stat().st_size * part)) for one in every(path, pattern)]
-
-
-def noise(pattern):
-    return lambda path: [overwrite(one) for one in every(path, pattern)]
-
-
-def deleted(pattern):
-    return lambda path: [one.unlink() for one in every(path, pattern)]
-
-
-def emptied(path):
-    folder = folder_of(path)
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def replaced_by_a_file(path):
-    folder = folder_of(path)
-    shutil.rmtree(folder)
-    folder.write_text("not a folder")
-
-
-def edited_manifest(**changes):
-    def edit(path):
-        manifest = manifest_of(path)
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changes))
-
-    return edit
-
-
-DAMAGES = {
-    "vectors truncated": truncated("chunk_0.mmap", 0),
-    "vectors halved": truncated("chunk_0.mmap", 0.0001),
-    "vectors noise": noise("chunk_0.mmap"),
-    "vectors deleted": deleted("chunk_0.mmap"),
-    "vector status deleted": deleted("vectors/status.dat"),
-    "deleted flags noise": noise("vector_storage-dense/deleted/flags_a.dat"),
-    "payloads noise": noise("payload_storage/*.dat"),
-    "payload index noise": noise("payload_index/*/*.dat"),
-    "payload index deleted": deleted("payload_index/*/*.dat"),
-    "ids truncated": truncated("mutable_id_tracker.mappings", 0.5),
-    "ids noise": noise("mutable_id_tracker.mappings"),
-    "versions deleted": deleted("mutable_id_tracker.versions"),
-    "segment noise": noise("segment.json"),
-    "log truncated": truncated("wal/*", 0),
-    "log noise": noise("wal/*"),
-    "configuration truncated": truncated("edge_config.json", 0.5),
-    "everything truncated": truncated("*", 0),
-    "segments deleted": lambda path: shutil.rmtree(folder_of(path) / "segments"),
-    "folder deleted": lambda path: shutil.rmtree(folder_of(path)),
-    "folder emptied": emptied,
-    "a file in its place": replaced_by_a_file,
-    "home deleted": lambda path: shutil.rmtree(home_of(path)),
-    "manifest deleted": lambda path: manifest_of(path).unlink(),
-    "manifest garbage": lambda path: manifest_of(path).write_bytes(b"\xff{]"),
-    "manifest of another store": edited_manifest(store="other"),
-    "manifest of another format": edited_manifest(format=99),
-    "manifest of another time": edited_manifest(synced_through=1),
-}
+    return written(tmp_path / "m.db", embedder)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
@@ -177,20 +50,7 @@ def test_a_damaged_index_is_rebuilt_without_embedding(path, embedder, damage):
 
     Damage that shows only in use is answered by the exact scan, flagged, and gone with the next recall.
     """
-    expected = exact(path, embedder)
-    texts = embedder.texts
-    damage(path)
-    for _ in range(2):
-        with Memory.open(path, embedder=embedder) as memory:
-            assert answers(memory, missing={"index"}) == expected
-            assert answers(memory) == expected
-            assert memory.capabilities.index
-            memory.add("Alice likes the trumpet", scope=ALICE, id="new")
-            assert memory.recall("trumpet", scope=ALICE, ranking=DENSE)[0].record.id == "new"
-            assert memory.delete("new", scope=ALICE).records == 1
-            assert memory.flush()
-        assert not [one for one in home_of(path).glob("*.aside") if one.is_dir()]
-    assert embedder.texts - texts <= 2
+    assert mended(path, embedder, damage).problems == []
 
 
 def test_an_untouched_index_is_believed(path, embedder, caplog):
@@ -234,21 +94,6 @@ def test_an_older_copy_of_the_folder_is_not_believed(path, embedder, tmp_path):
         assert answers(memory) == expected
         assert memory.recall("trumpet", scope=ALICE, ranking=DENSE)[0].record.id == "new"
     assert embedder.texts == texts
-
-
-def test_without_room_the_index_waits(path, embedder):
-    """Below the reserve nothing is written to the index, since a full disk kills the process inside it."""
-    with Memory.open(path, embedder=embedder, config=Config(disk_reserve=2**62)) as memory:
-        assert not memory.capabilities.index
-        memory.add("Alice likes the trumpet", scope=ALICE, id="new")
-        hits = memory.recall("trumpet", scope=ALICE)
-        assert hits[0].record.id == "new"
-        assert hits.missing == {"index"}
-        assert memory.capabilities.outbox.length == 1
-    with Memory.open(path, embedder=embedder) as memory:
-        assert memory.flush()
-        hits = memory.recall("trumpet", scope=ALICE)
-        assert (hits[0].record.id, hits.missing) == ("new", frozenset())
 
 
 def test_a_change_is_confirmed_only_after_a_flush(path, embedder):

@@ -135,11 +135,11 @@ def test_damage_in_the_index(path, embedder):
     folders = [folder for folder in path.with_name("m.db.index").iterdir() if folder.is_dir()]
     assert len(folders) == 2
     with Memory.open(path, embedder=embedder) as memory:
-        held = memory._indexers.own._keeper.index()
+        held = memory._indexers.own.held()
         held.delete([point_id(ALICE, "memories", "piano")])
         given = memory.documents(scope=ALICE, embedding_model="theirs")
         (space,) = memory._store.given_spaces()
-        memory._indexers.given(space)._keeper.index().clear()
+        memory._indexers.given(space).held().clear()
         assert given.search(vector=np.eye(8)[0]).hits == ()
         found = memory.upkeep.verify()
         assert sorted((problem.kind, problem.count) for problem in found) == [("index", 1), ("index", 8)]

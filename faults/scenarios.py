@@ -1,0 +1,64 @@
+"""Every scenario, in the order of the table."""
+
+from __future__ import annotations
+
+from faults.damages import damaged
+from faults.embedders import FAULTS
+from faults.embedding import embedder_that
+from faults.findings import Scenario
+from faults.kills import killed_while
+from faults.processes import forked, long_reader, writers_and_reader
+from faults.surroundings import clock_set_back, no_room
+from faults.work import WORKS
+
+_VERBS = {"delete": "delete of an id", "delete_scope": "delete of a scope", "append": "append of messages"}
+_FAULTS = {
+    "raises": "raises",
+    "count": "returns a vector too few",
+    "length": "returns vectors of another length",
+    "nan": "returns NaN",
+    "hangs": "hangs",
+}
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *(
+        Scenario(
+            name=f"kill-{work}",
+            what=f"kill -9 during {_VERBS.get(work, work)}",
+            run=killed_while(work),
+            full=50,
+            short=3,
+        )
+        for work in WORKS
+    ),
+    *(
+        Scenario(
+            name=f"embedder-{fault}",
+            what=f"the embedder {_FAULTS[fault]}",
+            run=embedder_that(fault),
+            full=20,
+            short=2,
+        )
+        for fault in FAULTS
+    ),
+    Scenario(
+        name="writers",
+        what="three writers and a reader in four processes",
+        run=writers_and_reader,
+        full=20,
+        short=2,
+        unit="seconds",
+    ),
+    Scenario(name="fork", what="fork while the memory is open", run=forked, full=20, short=1),
+    Scenario(
+        name="long-reader",
+        what="a reader in another process holds one state",
+        run=long_reader,
+        full=60,
+        short=2,
+        unit="seconds",
+    ),
+    Scenario(name="index", what="the index is damaged or deleted", run=damaged, full=2, short=0),
+    Scenario(name="no-room", what="less room on the disk than the reserve", run=no_room, full=10, short=2),
+    Scenario(name="clock", what="the clock is set back an hour", run=clock_set_back, full=10, short=1),
+)

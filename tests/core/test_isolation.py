@@ -1,0 +1,453 @@
+"""Two tenants: no read of one ever shows anything of the other, whatever ids and filters are asked with.
+
+`READS` names every public read and `WRITES` every public verb that changes something; who adds one
+adds it there, and `test_every_public_method_is_listed` fails until it is.
+"""
+
+import itertools
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import methodcaller
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage, RemoveMessage
+from llama_index.core.llms import ChatMessage
+
+import langchain_memkit
+import llamaindex_memkit
+from faults.work import word_of
+from memkit_core import Config, Memory, Message, NewMemory, Ranking, Role, Scope
+from memkit_core.conversation.sessions import Sessions
+from memkit_core.errors import MemkitError, RecordNotFoundError
+from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status
+from memkit_core.stores.cursors import ORDERS
+from memkit_core.testing.samples import INJECTIONS, NOW
+from memkit_core.testing.strategies import filters, ids, metadata
+
+CASES = {"in memory": 1500, "in a file": 500}
+"""How many are tried on each kind of store: two thousand."""
+FOUND_BY_ALL = "lives near the river"
+# Built once: that costs more than to draw from them.
+FILTERS, METADATA, IDS = filters(max_leaves=3), metadata(), ids()
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenant:
+    """Somebody's scopes, and the word that stands in all that is theirs and in nothing else."""
+
+    user: Scope
+    session: Scope
+    thing: Scope
+    broad: Scope
+    marker: str
+    ids: tuple[str, ...]
+    message_ids: tuple[str, ...]
+
+    @property
+    def scopes(self):
+        return self.user, self.session, self.thing, self.broad
+
+    @property
+    def secret_id(self):
+        """An id that the other tenant does not know."""
+        return f"id of {self.marker}"
+
+
+# What may be mistaken for each other: two users of one name, and names that are parts of names.
+USERS = (
+    lambda a, b: (Scope.user(a), Scope.user(b)),
+    lambda a, b: (Scope.user(a), Scope.user((a + b)[:4096])),
+    lambda a, b: (Scope.user(a[:2000]), Scope.user(f"{a[:2000]}/session:{b[:2000]}")),
+    lambda a, b: (Scope.user(a), Scope.user(a, workspace=b)),
+    lambda a, b: (Scope.user(a, workspace=b), Scope.user(a, org=b)),
+    lambda a, b: (Scope.user(a, workspace=b), Scope.user(b, workspace=a)),
+    lambda a, b: (Scope.user(f"{a[:99]}:{b[:99]}", org="c"), Scope.user(a[:99], org=f"{b[:99]}:c")),
+)
+RELATED = (("u1", "u10"), ("a", "a:b"), ("a'", "a"), ("x/y", "x"), ("%", "_"), ("U", "u"), ("é", "e\u0301"))
+
+
+@st.composite
+def pairs(draw):
+    """Two tenants with as much in common as two can have."""
+    pair = st.sampled_from(RELATED) | st.tuples(IDS, IDS).filter(lambda names: names[0] != names[1])
+    a, b = draw(pair)
+    users = draw(st.sampled_from(USERS))(a, b)
+    shared = tuple(draw(st.lists(IDS, min_size=1, max_size=2, unique=True)))
+    sessions = draw(st.sampled_from(((a, a), (a, b), ("s", "s"))))
+    things = draw(st.sampled_from(((a, a), (a, b), (b, a))))
+    number = next(_numbers)
+    return tuple(
+        Tenant(
+            user=user,
+            session=Scope.session(session, user=user),
+            thing=Scope.object(thing, within=user),
+            broad=Scope.workspace(name),
+            marker=word_of(f"tenant {name!r} of case {number}"),
+            # The other's ids are known, but for one.
+            ids=(*dict.fromkeys((*shared, a, b)),),
+            message_ids=(*dict.fromkeys((*shared, "m")),),
+        )
+        for user, session, thing, name in zip(users, sessions, things, (a, b), strict=True)
+    )
+
+
+PAIRS = pairs()
+
+
+# ------------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One tenant asks, knowing everything of the other but what the other has stored."""
+
+    memory: Memory
+    me: Tenant
+    other: Tenant
+    draw: object
+
+    def one(self, *values):
+        return self.draw(st.sampled_from(values))
+
+    @property
+    def scope(self):
+        return self.one(*self.me.scopes)
+
+    @property
+    def session(self):
+        """The own session, or what the other's is called under the own user."""
+        return self.one(self.me.session, Scope.session(self.other.session.id, user=self.me.user))
+
+    @property
+    def query(self):
+        return self.one(self.other.marker, f"{self.other.marker} {FOUND_BY_ALL}", FOUND_BY_ALL, *INJECTIONS)
+
+    @property
+    def statuses(self):
+        return self.one([Status.ACTIVE], list(Status))
+
+    @property
+    def types(self):
+        return self.one([], ["fact"], list(RecordType))
+
+    @property
+    def filters(self):
+        me, other = self.me, self.other
+        hostile = (
+            {"scope": str(other.user)},
+            {"user_id": other.user.id},
+            {"scope_id": 1},
+            {"1=1) OR (1": 1},
+            {"' OR '1'='1": True},
+            {"metadata.scope": str(other.user)},
+            {"metadata.user_id": me.user.id},
+            {"metadata.secret": other.marker},
+            {"metadata.$": {"exists": False}},
+            {'metadata."\') OR 1=1 --"': {"ne": 1}},
+            {"metadata.$.secret": {"ne": me.marker}},
+            {"or": [{"metadata.secret": other.marker}, {"type": "fact"}]},
+            {"not": {"metadata.secret": me.marker}},
+            {"tags": {"contains": other.marker}},
+            {"source": {"ne": me.marker}},
+            {"agent_id": other.marker},
+        )
+        return self.draw(st.none() | st.sampled_from(hostile) | FILTERS)
+
+    def of_langchain(self):
+        session = self.session
+        return langchain_memkit.MemkitChatMessageHistory(
+            self.memory, session_id=session.id, user=session.parent
+        )
+
+    def of_llamaindex(self):
+        session = self.session
+        return llamaindex_memkit.MemkitMemory.from_defaults(
+            memory=self.memory, session_id=session.id, user_id=session.parent
+        )
+
+
+def get(case):
+    wanted = case.one(*case.other.ids)
+    return [
+        case.memory.get(wanted, scope=scope, space=case.one(MEMORIES, MESSAGES)) for scope in case.me.scopes
+    ]
+
+
+def list_records(case):
+    order = case.one(*ORDERS)
+    scope = case.one(*case.other.scopes)
+    of_the_other = case.memory.list_records(scope=scope, limit=1, order=order).cursor
+    asked = {
+        "scope": case.scope,
+        "tags": case.one([], [case.other.marker], [*INJECTIONS[:3]]),
+        "since": case.one(None, NOW - timedelta(days=1)),
+        "until": case.one(None, NOW + timedelta(days=1)),
+        "types": case.types,
+        "status": case.statuses,
+        "filters": case.filters,
+        "order": order,
+        "limit": case.one(1, 2, 100),
+        "space": case.one(MEMORIES, MESSAGES),
+    }
+    pages = [case.memory.list_records(**asked, cursor=case.one(None, of_the_other))]
+    while pages[-1].cursor is not None:
+        pages.append(case.memory.list_records(**asked, cursor=pages[-1].cursor))
+    return [page.records for page in pages]
+
+
+def recall(case):
+    return case.memory.recall(
+        case.query,
+        scope=case.one(case.scope, [*case.me.scopes]),
+        top_k=case.one(1, 50),
+        filters=case.filters,
+        types=case.types,
+        status=case.statuses,
+        include_messages=case.one(True, False),
+        exclude_messages=case.one([], case.memory.sessions.read(scope=case.other.session)),
+        ranking=case.one(None, Ranking(keyword=0.0), Ranking(dense=0.0)),
+        now=case.one(None, NOW - timedelta(days=1)),
+    )
+
+
+def retrieve_langchain(case):
+    retriever = langchain_memkit.MemkitRetriever(
+        memory=case.memory, scope=case.one(case.scope, [*case.me.scopes]), filters=case.filters, k=50
+    )
+    return retriever.invoke(case.query)
+
+
+def retrieve_llamaindex(case):
+    retriever = llamaindex_memkit.MemkitRetriever(
+        memory=case.memory, scope=case.one(case.scope, [*case.me.scopes]), filters=case.filters, top_k=50
+    )
+    return [(found.score, found.node.to_dict()) for found in retriever.retrieve(case.query)]
+
+
+READS = {
+    "Memory.get": get,
+    "Memory.list_records": list_records,
+    "Memory.recall": recall,
+    "Sessions.read": lambda case: case.memory.sessions.read(
+        scope=case.session, last=case.one(None, 1, 9), before=case.one(None, 1, 10**6)
+    ),
+    "Sessions.for_model": lambda case: case.memory.sessions.for_model(scope=case.session),
+    "Sessions.window": lambda case: case.memory.sessions.window(
+        scope=case.session, last=case.one(None, 1, 9), max_tokens=case.one(None, 1, 999)
+    ),
+    "Sessions.get": lambda case: case.memory.sessions.get(scope=case.session),
+    "Sessions.list": lambda case: case.memory.sessions.list(scope=case.me.user),
+    "MemkitChatMessageHistory.messages": lambda case: case.of_langchain().messages,
+    "MemkitChatMessageHistory.raw_messages": lambda case: case.of_langchain().raw_messages,
+    "MemkitMemory.get": lambda case: case.of_llamaindex().get(input=case.query),
+    "MemkitMemory.get_all": lambda case: case.of_llamaindex().get_all(),
+    "langchain MemkitRetriever": retrieve_langchain,
+    "llamaindex MemkitRetriever": retrieve_llamaindex,
+}
+
+
+def update(case):
+    """What only the other has cannot be changed, and it is not told that it is there."""
+    change = methodcaller(
+        "update", case.one(*case.other.ids), scope=case.scope, content=f"{case.me.marker} anew"
+    )
+    try:
+        return change(case.memory)
+    except RecordNotFoundError as error:
+        return error
+
+
+def hostile_metadata(case):
+    other = case.other
+    identity = {
+        "user_id": other.user.id,
+        "scope": str(other.user),
+        "id": other.ids[0],
+        "memkit_id": other.ids[0],
+    }
+    return case.draw(METADATA) | identity | {"secret": case.me.marker}
+
+
+def say(case, said):
+    return Message(
+        role=Role.USER, text=said, id=case.one(*case.other.message_ids), metadata=hostile_metadata(case)
+    )
+
+
+WRITES = {
+    "Memory.add": lambda case: case.memory.add(
+        f"{case.me.marker} again",
+        scope=case.scope,
+        id=case.one(*case.other.ids),
+        metadata=hostile_metadata(case),
+    ),
+    "Memory.add_many": lambda case: case.memory.add_many(
+        [NewMemory(content=f"{case.me.marker} {i}", id=i) for i in case.other.ids], scope=case.scope
+    ),
+    "Memory.delete": lambda case: case.memory.delete(
+        *case.one((), (case.one(*case.other.ids),)), scope=case.scope
+    ),
+    "Sessions.append": lambda case: case.memory.sessions.append(
+        [say(case, f"{case.me.marker} once more")], scope=case.session
+    ),
+    "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
+    "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
+    "MemkitChatMessageHistory.add_messages": lambda case: case.of_langchain().add_messages(
+        [
+            RemoveMessage(id=case.other.message_ids[0]),
+            HumanMessage(case.me.marker, id=case.other.message_ids[0]),
+        ]
+    ),
+    "MemkitChatMessageHistory.clear": lambda case: case.of_langchain().clear(),
+    "MemkitMemory.put": lambda case: case.of_llamaindex().put(ChatMessage(case.me.marker)),
+    "MemkitMemory.put_messages": lambda case: case.of_llamaindex().put_messages(
+        [ChatMessage(case.me.marker)]
+    ),
+    "MemkitMemory.set": lambda case: case.of_llamaindex().set([ChatMessage(case.me.marker)]),
+    "MemkitMemory.reset": lambda case: case.of_llamaindex().reset(),
+}
+if hasattr(Memory, "update"):
+    WRITES["Memory.update"] = update
+
+NEITHER = {
+    *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
+    "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
+    "Sessions.checked",  # touches no store
+    *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
+    *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
+}
+PARTS = {"sessions": Sessions}
+"""What hangs on a `Memory`, each with verbs of its own."""
+
+
+def public_methods(kind):
+    for name, value in vars(kind).items():
+        inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if not name.startswith(("_", "model_")) and getattr(inner, "__module__", None) == kind.__module__:
+            yield name
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Memory, *PARTS.values(), langchain_memkit.MemkitChatMessageHistory, llamaindex_memkit.MemkitMemory],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_public_method_is_listed(kind):
+    """Each public method is a read, a write or neither: a new one is driven below, or this fails."""
+    listed = READS.keys() | WRITES.keys() | NEITHER
+    for name in public_methods(kind):
+        # The async form of a listed method is the same call in a worker thread.
+        forms = {f"{kind.__name__}.{name.removeprefix(mark)}" for mark in ("", "a", "aget_")}
+        assert forms & listed, f"{kind.__name__}.{name} is new: add it to READS, WRITES or NEITHER"
+
+
+def test_every_part_of_a_memory_is_listed():
+    """What hangs on a memory and has verbs of its own is in `PARTS`."""
+    with Memory.open(":memory:") as memory:
+        parts = {name for name in vars(memory) if not name.startswith("_")} - {"config"}
+    assert parts == PARTS.keys()
+
+
+# ------------------------------------------------------------------------------- the property
+
+
+def write(case):
+    """What a tenant has: records in every scope, two messages, the marker in every field that holds text."""
+    me = case.me
+    fields = {
+        "tags": [me.marker],
+        "source": me.marker,
+        "agent_id": me.marker,
+        "metadata": hostile_metadata(case),
+    }
+    for scope in me.scopes:
+        # No two texts alike: of those that are, a recall of several scopes shows one.
+        items = [
+            NewMemory(content=f"{me.marker} {FOUND_BY_ALL} {scope.kind} {n}", id=i, **fields)
+            for n, i in enumerate((me.ids[0], me.secret_id))
+        ]
+        case.memory.add_many(items, scope=scope, background=scope is not me.user)
+    said = [
+        Message(
+            role=role,
+            text=f"{me.marker} {FOUND_BY_ALL}",
+            id=i,
+            speaker=me.marker,
+            metadata=fields["metadata"],
+        )
+        for i, role in ((me.message_ids[0], Role.USER), (me.secret_id, Role.ASSISTANT))
+    ]
+    case.memory.sessions.append(said, scope=me.session)
+
+
+def everything_of(memory, tenant):
+    """All that a tenant can see, the scores that recall gives it, and those of its keyword leg."""
+    seen = []
+    for scope in tenant.scopes:
+        seen += memory.list_records(scope=scope, status=list(Status))
+    seen += memory.list_records(scope=tenant.session, space=MESSAGES)
+    seen += memory.sessions.read(scope=tenant.session) + memory.sessions.list(scope=tenant.user)
+    hits = memory.recall(FOUND_BY_ALL, scope=tenant.scopes, include_messages=True, top_k=50)
+    # Sums of floats depend on what else is in an index in the last digits, no more.
+    scores = {hit.record.point_id: pytest.approx(hit.score, abs=1e-6) for hit in hits}
+    return repr(seen), scores, {hit.record.point_id: hit.signals.keyword for hit in hits}
+
+
+def answer(ask, case):
+    """What comes back, errors and their causes included, as text."""
+    try:
+        return repr(ask(case))
+    except MemkitError as error:
+        told, cause = [], error
+        while cause is not None:
+            told.append(f"{cause!r} {cause}")
+            cause = cause.__cause__ or cause.__context__
+        return "\n".join(told)
+
+
+QUIETLY = settings(
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.differing_executors,
+    ],
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", CASES)
+def test_no_read_shows_another_tenant(kind, tmp_path):
+    """Whatever one tenant reads or writes: nothing of the other comes back, and the other's own stays."""
+    path = ":memory:" if kind == "in memory" else tmp_path / "m.db"
+    # The built-in embedder is fast enough for a recall to embed what waits itself.
+    with Memory.open(path, config=Config(disk_reserve=1), clock=lambda: NOW) as memory:
+        # It would spend most of the time flushing the index.
+        memory._worker.stop(0)
+
+        @settings(QUIETLY, max_examples=CASES[kind])
+        @given(pair=PAIRS, data=st.data())
+        def each(pair, data):
+            nothing_leaks(memory, pair, data)
+
+        each()
+
+
+def nothing_leaks(memory, pair, data):
+    """Two tenants write, one of them does its worst, and both are looked at."""
+    memory.delete(everything=True)
+    cases = [Case(memory=memory, me=me, other=other, draw=data.draw) for me, other in (pair, reversed(pair))]
+    for case in cases:
+        write(case)
+    case = data.draw(st.sampled_from(cases))
+    theirs = everything_of(memory, case.other)
+    assert case.other.marker in theirs[0]
+    assert theirs[1]
+    for name in data.draw(st.lists(st.sampled_from(sorted(WRITES)), max_size=2)):
+        assert case.other.marker not in answer(WRITES[name], case), name
+    for name in data.draw(st.lists(st.sampled_from(sorted(READS)), min_size=4, max_size=8)):
+        assert case.other.marker not in answer(READS[name], case), name
+    assert everything_of(memory, case.other) == theirs
