@@ -284,8 +284,10 @@ class MemkitVectorStore(VectorStore):
             **unknown: refused.
         """
         _refuse(unknown, _MMR_TAKES)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query must be a string, got {shown(query)}")
         try:
-            vector = self.embeddings.embed_query(query)
+            vector = MemkitEmbeddings(self.documents.embedder).embed_query(query)
         except ModelError:
             # Documented degradation: there is nothing to tell documents apart by, so words answer.
             return self.similarity_search(query, k, filter=filter)
