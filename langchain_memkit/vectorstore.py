@@ -67,7 +67,7 @@ class MemkitVectorStore(VectorStore):
 
     Search:
         `similarity_search(query, k=4, filter={"source": "a.pdf"})`, with `mode="hybrid"` or
-        `mode="keyword"` to search by words too. For `filter` see `metadata_filter`. Documents carry
+        `mode="keyword"` to search by words too; for `filter` see `langchain_memkit.filters`. Documents carry
         the metadata they were given and nothing of ours.
 
     Search with score:
@@ -227,7 +227,7 @@ class MemkitVectorStore(VectorStore):
         Args:
             query: the text to compare with.
             k: the most documents, 1 to `Config.max_top_k`.
-            filter: conditions on the metadata that every document satisfies, see `metadata_filter`.
+            filter: conditions on the metadata that every document satisfies, see `langchain_memkit.filters`.
             mode: "dense" by vector, "keyword" by BM25, "hybrid" by both, fused.
             **unknown: refused.
 
