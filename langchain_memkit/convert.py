@@ -7,7 +7,8 @@ import json
 import logging
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -22,9 +23,10 @@ from langchain_core.messages import (
 )
 
 from langchain_memkit.plain import plain
-from memkit_core import InvalidInputError, Message, RecallResult, Role, ToolCall
+from memkit_core import InvalidInputError, MemoryRecord, Message, NewDocument, RecallResult, Role, ToolCall
 from memkit_core.documents import document_metadata
 from memkit_core.errors import shown
+from memkit_core.inputs import listed
 
 FORMAT = "langchain"
 """What `Message.format` says of a payload written here: `{"type": ..., "data": ...}` of LangChain."""
@@ -206,6 +208,49 @@ def _assistant(message: Message) -> AIMessage:
 
 
 # ------------------------------------------------------------------ documents
+
+
+def checked_documents(given: Iterable[Document]) -> list[Document]:
+    """What was given, when it is a list of LangChain documents."""
+    documents = listed(given, "documents")
+    for document in documents:
+        if not isinstance(document, Document):
+            raise InvalidInputError(f"documents must be LangChain documents, got {shown(document)}")
+    return documents
+
+
+def new_documents(
+    texts: Iterable[str],
+    metadatas: Iterable[Mapping[str, object] | None] | None,
+    ids: Iterable[str | None] | None,
+) -> list[NewDocument]:
+    """Texts with their metadata and ids as documents to be put into a collection.
+
+    Raises:
+        InvalidInputError: no list, or other than one metadata or one id a text.
+    """
+    if isinstance(texts, str):
+        raise InvalidInputError(f"texts must be a list of texts, got {shown(texts)}")
+    contents = listed(texts, "texts")
+    own = _one_each(metadatas, "metadatas", len(contents))
+    return [
+        NewDocument(content=content, metadata=metadata, id=given)
+        for content, metadata, given in zip(contents, own, _one_each(ids, "ids", len(contents)), strict=True)
+    ]
+
+
+def _one_each(given: Iterable[object] | None, name: str, count: int) -> list[Any]:
+    if given is None:
+        return [None] * count
+    values = listed(given, name)
+    if len(values) != count:
+        raise InvalidInputError(f"{name}: {count} texts came with {len(values)} {name}")
+    return values
+
+
+def to_document(record: MemoryRecord) -> Document:
+    """A document of a collection as it was added: its text, metadata and id, and nothing of ours."""
+    return Document(page_content=record.content, id=record.id, metadata=dict(record.metadata))
 
 
 def to_documents(result: RecallResult) -> list[Document]:

@@ -36,7 +36,7 @@ from memkit_core.models import (
     Status,
     Target,
 )
-from memkit_core.ports import ListQuery, Matrix, RecordStore, Vector, VectorSpace
+from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, VectorSpace
 from memkit_core.recall.pipeline import Recall, RecallQuery, similarity
 from memkit_core.scope import Scope
 from memkit_core.text.clean import storable
@@ -105,6 +105,11 @@ class Documents:
     def space(self) -> str:
         """The space its records are in, `documents:<name>`."""
         return self._target.space
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What embeds its texts and queries, None when they come with their vectors; raises `ModelError`."""
+        return self._own if self._model is None else self._embedder
 
     # ------------------------------------------------------------------ writing
 
@@ -286,6 +291,9 @@ class Documents:
         floor = checked_fraction(min_similarity, "min_similarity")
         given = None if vector is None else _finite(vector, 1, "vector")
         space = self._space_held(None if given is None else len(given))
+        if space is None and self._model is not None:
+            # Empty: the memory's own index, the only one there is, has vectors of another model.
+            return RecallResult()
         if given is not None and self._model is None:
             own = self._store.vectors.space()
             if own is not None and own.dimension != len(given):
@@ -314,7 +322,7 @@ class Documents:
         return dataclasses.replace(result, hits=hits, missing=result.missing | missing)
 
     def _embedded(self, text: str, missing: set[str]) -> Vector | None:
-        embedder = self._own if self._model is None else self._embedder
+        embedder = self.embedder
         if embedder is None:
             missing.add("dense")
             return None

@@ -338,7 +338,7 @@ class Indexer:
         """
         pending = self._caught_up(target, self._source.outbox.pending(target))
         missing = {"dense"} if any(not row.embedded for row in pending) else set[str]()
-        if not self._check_dimension(query):
+        if not self._comparable(query):
             return DenseAnswer(hits=[], missing=frozenset(missing))
         index = self._keeper.index()
         if index is None:
@@ -376,13 +376,13 @@ class Indexer:
         self, target: Target, query: Vector, points: Sequence[UUID], *, now: datetime
     ) -> dict[UUID, float]:
         """The cosine of each of the target's `points` that has a vector."""
-        if not self._check_dimension(query):
+        if not self._comparable(query):
             return {}
         hits = self._scan(target, query, None, now, list(points))
         return {hit.point_id: hit.cosine for hit in hits}
 
-    def _check_dimension(self, query: Vector) -> bool:
-        """Whether there are vectors to compare with; raises when they have another length."""
+    def _comparable(self, query: Vector) -> bool:
+        """Whether there are vectors, and a direction to compare; raises when they have another length."""
         # Once there is one it stays, so a process that only reads asks the store once.
         self._stored_space = space = self._stored_space or self._source.vectors.space()
         if space is not None and query.shape != (space.dimension,):
@@ -392,7 +392,7 @@ class Indexer:
                 backend="memkit",
                 operation="dense recall",
             )
-        return space is not None
+        return space is not None and bool(query.any())
 
     def _scan(
         self, target: Target, query: Vector, where: Filter | None, now: datetime, points: list[UUID] | None

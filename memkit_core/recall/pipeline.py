@@ -312,8 +312,11 @@ def _dated(text: str, since: Sequence[int]) -> Floats:
 
 
 def similarity(cosine: float | None) -> float | None:
-    """(1 + cosine) / 2, kept in [0, 1]; None when there was nothing to compare."""
-    return None if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
+    """(1 + cosine) / 2, kept in [0, 1]; None when there was nothing to compare.
+
+    To six places, which is what float32 knows: identical vectors give 1, and pass a threshold of 1.
+    """
+    return None if cosine is None else min(max(round((1 + cosine) / 2, 6), 0.0), 1.0)
 
 
 _LIFTS = ("neighbour", "passage", "session", "date", "newer")

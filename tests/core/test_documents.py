@@ -115,6 +115,41 @@ class TestGivenVectors:
         assert contents(notes.search("a", top_k=9, min_similarity=0.9999)) == ["a"]
         assert notes.search("?", top_k=9).hits == ()
 
+    def test_a_query_without_direction_is_near_nothing(self, memory):
+        """A query that embeds to zero finds nothing by vector, also where a filter makes the search exact."""
+        notes = memory.documents(scope=ALICE, embedder=Axes())
+        notes.put([NewDocument(content=text, metadata={"n": 1}) for text in "abz"])
+        for query in ({"query": "?"}, {"vector": [0, 0]}):
+            assert notes.search(**query, filters={"metadata.n": 1}).hits == ()
+
+    def test_identical_vectors_are_exactly_alike(self, memory):
+        """What float32 rounds away is no difference: a floor of 1 keeps every identical vector."""
+        rows = np.random.default_rng(0).normal(size=(100, 384)).astype(np.float32)
+        notes = memory.documents(scope=ALICE, embedding_model="theirs")
+        notes.put([NewDocument(content="x", id=str(i)) for i in range(len(rows))], vectors=rows)
+        for i, row in enumerate(rows):
+            [hit] = notes.search(vector=row, top_k=1, min_similarity=1.0)
+            assert (hit.record.id, hit.score) == (str(i), 1.0)
+
+    def test_an_empty_collection_beside_memories(self, memory):
+        """A collection with a model of its own is empty at first: it answers nothing, in any mode."""
+        memory.add("a memory", scope=ALICE)
+        notes = memory.documents(scope=ALICE, embedder=Axes())
+        for mode in SearchMode:
+            assert notes.search("a", mode=mode).hits == ()
+        notes.put(["a"])
+        notes.clear()
+        assert notes.search(vector=[1, 0]).hits == ()
+
+    def test_its_embedder(self, memory):
+        """`embedder` is what embeds the collection's texts: the memory's, its own, or none."""
+        assert memory.documents(scope=ALICE).embedder.model == memory.capabilities.embedding_model
+        assert memory.documents("own", scope=ALICE, embedder=Axes()).embedder.embed_query("b").tolist() == [
+            0,
+            1,
+        ]
+        assert memory.documents("given", scope=ALICE, embedding_model="theirs").embedder is None
+
     def test_vectors_that_come_with_texts(self, memory):
         """Given vectors are stored as they are, and queried with the vector given, never embedded."""
         notes = memory.documents(scope=ALICE, embedding_model="theirs")

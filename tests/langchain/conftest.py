@@ -3,15 +3,17 @@
 import os
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_memkit import MemkitChatMessageHistory, MemkitRetriever
+from langchain_memkit import MemkitChatMessageHistory, MemkitRetriever, MemkitVectorStore
 from memkit_core import Memory, RecordType, Scope
 
 
@@ -31,6 +33,45 @@ class SteppedClock:
 @pytest.fixture
 def clock():
     return SteppedClock()
+
+
+class Axes(Embeddings):
+    """Embeds by the first letter, so that angles are exact; `refused` texts raise, and so does all when down."""
+
+    model = "axes"
+    _directions = {"a": [1, 0], "b": [0, 1], "c": [0.5, 3**0.5 / 2], "z": [-1, 0]}  # noqa: RUF012 - never changed
+
+    def __init__(self):
+        self.down = False
+        self.refused = set()
+        self.threads = set()
+
+    def embed_documents(self, texts):
+        self.threads.add(threading.get_ident())
+        if self.down or self.refused & set(texts):
+            raise RuntimeError("the model refuses")
+        return [self._directions.get(text[:1], [0, 0]) for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+@pytest.fixture
+def axes():
+    return Axes()
+
+
+@pytest.fixture
+def store(memory, alice):
+    return MemkitVectorStore(memory=memory, scope=alice)
+
+
+@pytest.fixture
+def angles(memory, alice, axes):
+    """A store of five texts at 0, 90, 60 and 180 degrees to "a", and one that embeds to zero."""
+    store = MemkitVectorStore(memory=memory, scope=alice, name="angles", embedding=axes)
+    store.add_texts(["a", "b", "c", "z", "?"], ids=["a", "b", "c", "z", "zero"])
+    return store
 
 
 @pytest.fixture
