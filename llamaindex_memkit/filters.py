@@ -163,8 +163,8 @@ class _Key:
     @property
     def single(self) -> Filter:
         """It holds a text, a number or a bool: nothing with elements."""
-        numbers = (self.has("gte", 0), self.has("lt", 0), self.has("in", [True, False]))
-        return Or((self.text, *numbers))
+        bools = (self.has("eq", True), self.has("eq", False))
+        return Or((self.text, self.has("gte", 0), self.has("lt", 0), *bools))
 
 
 def _alike(value: object) -> list[object]:
@@ -202,7 +202,7 @@ def _ordered(op: str) -> Callable[[_Key, object], Filter | None]:
         if isinstance(value, list):
             return None
         bools = [] if isinstance(value, str) else [one for one in (True, False) if compare(one, value)]
-        return Or((key.has(op, value), key.has("in", bools)))
+        return Or((key.has(op, value), *(key.has("eq", one) for one in bools)))
 
     return translate
 

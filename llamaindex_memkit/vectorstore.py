@@ -19,7 +19,7 @@ from llamaindex_memkit.filters import has_condition, planned
 from llamaindex_memkit.nodes import filterable, from_sources, to_document, to_node
 from llamaindex_memkit.querying import Question
 from llamaindex_memkit.reopening import remember_open, reopened
-from memkit_core import ConfigError, InvalidInputError, Memory, MemoryRecord, Scope
+from memkit_core import ConfigError, InvalidInputError, Memory, MemoryRecord, Scope, ScopeError
 from memkit_core.documents import Documents
 from memkit_core.errors import shown
 from memkit_core.filters import And, Filter, condition, conjunction
@@ -99,9 +99,7 @@ class MemkitVectorStore(BasePydanticVectorStore):
             )
         if memory is not None and not isinstance(memory, Memory):
             raise ConfigError(f"memory must be a memkit_core.Memory, got {shown(memory)}")
-        if isinstance(scope, list | tuple):
-            scope = Scope.from_path(tuple((kind, owner) for kind, owner in scope))
-        whose = require_scope(scope, verb="MemkitVectorStore")
+        whose = _scope_of(scope)
         live = reopened(str(path)) if memory is None else memory
         data: dict[str, Any] = {
             "scope": whose,
@@ -295,6 +293,15 @@ class MemkitVectorStore(BasePydanticVectorStore):
 
 def _unpickled(kind: type[MemkitVectorStore], data: dict[str, Any], memory: Memory) -> MemkitVectorStore:
     return kind.from_dict(data, memory=memory)
+
+
+def _scope_of(given: object) -> Scope:
+    if not isinstance(given, list | tuple):
+        return require_scope(given, verb="MemkitVectorStore")
+    try:
+        return Scope.from_path(tuple((kind, owner) for kind, owner in given))
+    except (TypeError, ValueError) as error:
+        raise ScopeError(f"MemkitVectorStore: {shown(given)} is no path of a scope: {error}") from error
 
 
 def _all(documents: Documents, where: Filter) -> list[MemoryRecord]:

@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import (
     TextBlock,
     ToolCallBlock,
 )
+from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import PrivateAttr
@@ -111,6 +112,22 @@ class ScriptedLLM(FunctionCallingLLM):
         ]
 
 
+class LetterEmbedding(BaseEmbedding):
+    """Counts letters: equal texts have equal vectors. Counts the queries it embeds, too."""
+
+    asked: int = 0
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return [1.0, *(float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz")]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        self.asked += 1
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_query_embedding(query)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _loop_for_sync_calls():
     """LlamaIndex's sync calls take the main thread's event loop, or make one and never close it."""
@@ -144,6 +161,11 @@ def chat(memory):
 @pytest.fixture
 def scripted():
     return ScriptedLLM
+
+
+@pytest.fixture
+def letters():
+    return LetterEmbedding()
 
 
 @pytest.fixture
