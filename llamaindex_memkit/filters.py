@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from llama_index.core.vector_stores.types import (
     FilterCondition,
@@ -31,6 +31,7 @@ from memkit_core.jsonvalues import JsonValue
 from memkit_core.text.clean import storable
 
 Given: TypeAlias = MetadataFilter | MetadataFilters
+Check: TypeAlias = Callable[[Mapping[str, JsonValue]], bool]
 
 _Op = FilterOperator
 _TEXTS = (str,)
@@ -57,15 +58,12 @@ class Plan:
 
     Attributes:
         where: what the store decides.
-        rest: what the core's grammar cannot say; `accepts` decides it, before any cut.
+        rest: what the core's grammar cannot say, as functions of a node's metadata; to be decided
+            before any cut.
     """
 
     where: Filter
-    rest: tuple[Given, ...]
-
-    def accepts(self, metadata: Mapping[str, JsonValue]) -> bool:
-        """Whether a node with this metadata satisfies `rest`."""
-        return all(_holds(one, metadata) for one in self.rest)
+    rest: tuple[Check, ...]
 
 
 def planned(filters: MetadataFilters | None) -> Plan:
@@ -80,7 +78,7 @@ def planned(filters: MetadataFilters | None) -> Plan:
     parts: list[Given] = list(cleaned.filters) if cleaned.condition is FilterCondition.AND else [cleaned]
     translated = [(part, _translated(part)) for part in parts]
     where = And(tuple(found for _, found in translated if found is not None))
-    return Plan(where, tuple(part for part, found in translated if found is None))
+    return Plan(where, tuple(_check(part) for part, found in translated if found is None))
 
 
 def has_condition(filters: MetadataFilters | None) -> bool:
@@ -113,18 +111,27 @@ def _stored(value: object) -> object:
     return storable(value) if isinstance(value, str) else value
 
 
-def _holds(one: Given, metadata: Mapping[str, JsonValue]) -> bool:
+def _check(one: Given) -> Check:
     if isinstance(one, MetadataFilters):
-        found = [_holds(part, metadata) for part in one.filters]
-        if one.condition is FilterCondition.OR:
-            return any(found) or not found
-        return all(found) if one.condition is FilterCondition.AND else not any(found)
-    alone = MetadataFilters.model_construct(filters=[one], condition=FilterCondition.AND)
-    try:
-        return build_metadata_filter_fn(lambda _: metadata, alone)("")
-    except TypeError:
-        # The value of this node is of a kind that the operator does not apply to.
-        return False
+        checks = [_check(part) for part in one.filters]
+        if not checks or one.condition is FilterCondition.AND:
+            return lambda metadata: all(check(metadata) for check in checks)
+        wanted = one.condition is FilterCondition.OR
+        return lambda metadata: any(check(metadata) for check in checks) is wanted
+    # It looks a node's metadata up by the node's id; here the metadata itself stands for the id.
+    holds: Callable[[Any], bool] = build_metadata_filter_fn(
+        lambda metadata: cast("Mapping[str, Any]", metadata),
+        MetadataFilters.model_construct(filters=[one], condition=FilterCondition.AND),
+    )
+
+    def check(metadata: Mapping[str, JsonValue]) -> bool:
+        try:
+            return holds(metadata)
+        except TypeError:
+            # The value of this node is of a kind that the operator does not apply to.
+            return False
+
+    return check
 
 
 def _translated(one: Given) -> Filter | None:

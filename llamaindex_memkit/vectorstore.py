@@ -26,7 +26,7 @@ from memkit_core.filters import And, Filter, condition, conjunction
 from memkit_core.inputs import checked_id, listed
 from memkit_core.scope import require_scope
 
-_PAGE = 1000
+_PAGE = 10_000
 
 
 class MemkitVectorStore(BasePydanticVectorStore):
@@ -330,4 +330,5 @@ def _where(
     where = conjunction(plan.where, wanted, sources) or And(())
     if not plan.rest:
         return where
-    return _ids([record.id for record in _all(documents, where) if plan.accepts(filterable(record))])
+    found = ((record.id, filterable(record)) for record in _all(documents, where))
+    return _ids([one for one, metadata in found if all(check(metadata) for check in plan.rest)])

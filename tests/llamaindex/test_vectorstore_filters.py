@@ -155,11 +155,6 @@ def test_nested_filters_mean_what_the_reference_means(shared, nodes, asked):
 
 
 @pytest.fixture
-def store(memory):
-    return MemkitVectorStore(memory=memory, scope=ALICE)
-
-
-@pytest.fixture
 def hold(store):
     """Stores one node for each metadata, under its place as the id."""
 

@@ -18,11 +18,6 @@ ALICE = Scope.user("alice")
 
 
 @pytest.fixture
-def store(memory):
-    return MemkitVectorStore(memory=memory, scope=ALICE)
-
-
-@pytest.fixture
 def index(store, letters):
     return VectorStoreIndex.from_vector_store(store, embed_model=letters)
 
