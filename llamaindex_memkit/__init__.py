@@ -31,5 +31,6 @@ _require_llama_index()
 
 from llamaindex_memkit.memory import MemkitMemory  # noqa: E402 - what it imports was checked first
 from llamaindex_memkit.retriever import MemkitRetriever  # noqa: E402 - as above
+from llamaindex_memkit.vectorstore import MemkitVectorStore  # noqa: E402 - as above
 
-__all__ = ["MemkitMemory", "MemkitRetriever"]
+__all__ = ["MemkitMemory", "MemkitRetriever", "MemkitVectorStore"]

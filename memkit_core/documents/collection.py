@@ -38,6 +38,7 @@ from memkit_core.models import (
 )
 from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, VectorSpace
 from memkit_core.recall.pipeline import Recall, RecallQuery, similarity
+from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
@@ -247,6 +248,7 @@ class Documents:
         top_k: int = 4,
         filters: FilterLike | None = None,
         mode: SearchMode | str = SearchMode.DENSE,
+        alpha: float | None = None,
         min_similarity: float = 0.0,
     ) -> RecallResult:
         """The documents nearest to `query`, best first.
@@ -259,6 +261,8 @@ class Documents:
                 document's metadata are `metadata.<key>`.
             mode: "dense" orders by `signals.similarity`, which then is the score; "keyword" by BM25;
                 "hybrid" fuses both, without regard to the age of a document.
+            alpha: the share of the vectors in "hybrid", 0 for words alone to 1 for vectors alone; None
+                for the weights of `Config.ranking`.
             min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this.
 
         Returns:
@@ -288,6 +292,9 @@ class Documents:
             now=self._clock(),
         )
         chosen = checked_enum(SearchMode, mode, "mode")
+        if alpha is not None:
+            chosen, ranking = _weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
+            asked = dataclasses.replace(asked, ranking=ranking)
         floor = checked_fraction(min_similarity, "min_similarity")
         given = None if vector is None else _finite(vector, 1, "vector")
         space = self._space_held(None if given is None else len(given))
@@ -409,6 +416,15 @@ class Documents:
         receipt = self._store.records.delete_space(self.scope, self.space)
         self._changed()
         return receipt
+
+
+def _weighed(mode: SearchMode, ranking: Ranking, alpha: float) -> tuple[SearchMode, Ranking]:
+    if mode is not SearchMode.HYBRID:
+        raise InvalidInputError(f"search: alpha weighs the legs of mode 'hybrid', not of {mode.value!r}")
+    if alpha in (0, 1):
+        # A leg without weight is not asked at all.
+        return SearchMode.DENSE if alpha else SearchMode.KEYWORD, ranking
+    return mode, dataclasses.replace(ranking, keyword=1 - alpha, dense=alpha)
 
 
 def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:

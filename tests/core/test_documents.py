@@ -89,6 +89,14 @@ class TestOwnVectors:
         assert [record.id for record in notes.get(["4", "0", "1"])] == ["4", "1"]
         assert set(notes.vectors(["4", "0"])) == {"4"}
 
+    def test_a_filter_may_name_any_number_of_ids(self, memory):
+        """Three hundred thousand ids in one condition are no more than SQLite can take."""
+        notes = memory.documents(scope=ALICE)
+        notes.put([NewDocument(content="cat", id="7"), NewDocument(content="cat", id="x")])
+        many = [str(i) for i in range(300_000)]
+        assert [record.id for record in notes.list(filters={"id": {"in": many}})] == ["7"]
+        assert [record.id for record in notes.list(filters={"id": {"nin": many}})] == ["x"]
+
     def test_an_empty_collection_answers_nothing(self, memory):
         """Nothing was put: every read is empty, and blank texts are kept but near nothing."""
         notes = memory.documents(scope=ALICE)
@@ -162,6 +170,29 @@ class TestGivenVectors:
         assert (contents(by_words), by_words.missing) == (["one"], {"dense"})
         notes.put([NewDocument(content="two", id=found[0].record.id)], vectors=[[1, 0, 0]])
         assert notes.search(vector=[0, 1, 0], top_k=1)[0].score == pytest.approx(0.5, abs=1e-6)
+
+    def test_an_empty_collection_has_no_length(self, memory):
+        """Before anything is put, a vector of any length finds nothing, whatever the memory's own have."""
+        memory.add("the cat sleeps", scope=ALICE)
+        notes = memory.documents(scope=ALICE, embedding_model="theirs")
+        for mode in SearchMode:
+            assert notes.search("cat", vector=[1, 0, 0], mode=mode).hits == ()
+
+    def test_alpha_weighs_the_legs(self, memory):
+        """`alpha` is the share of the vectors in a hybrid search; 0 and 1 leave one leg alone."""
+        notes = memory.documents(scope=ALICE, embedding_model="theirs")
+        notes.put(["the code ZX-9941", "far", "near"], vectors=[[0, 1], [-1, 0], [1, 0]])
+
+        def best(**settings):
+            return contents(notes.search("ZX-9941", vector=[1, 0], top_k=9, **settings))
+
+        assert best(mode="hybrid", alpha=0) == ["the code ZX-9941"]
+        assert best(mode="hybrid", alpha=0.1)[0] == "the code ZX-9941"
+        assert best(mode="hybrid", alpha=0.9)[0] == "near"
+        assert best(mode="hybrid", alpha=1) == best() == ["near", "the code ZX-9941", "far"]
+        for settings in ({"alpha": 0.5}, {"mode": "hybrid", "alpha": 2}, {"mode": "keyword", "alpha": 0}):
+            with pytest.raises(InvalidInputError, match="alpha"):
+                best(**settings)
 
     def test_wrong_vectors_are_typed_errors(self, memory):
         """Another length, count or model, no vectors, or NaN: a typed error, and nothing changes."""

@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002, FBT001, FBT002 - the signatures of the model are LlamaIndex's own
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +16,14 @@ from llama_index.core.base.llms.types import (
     TextBlock,
     ToolCallBlock,
 )
+from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.vector_stores.types import VectorStoreQuery
 from pydantic import PrivateAttr
 
-from llamaindex_memkit import MemkitMemory
-from memkit_core import Memory
+from llamaindex_memkit import MemkitMemory, MemkitVectorStore
+from memkit_core import Memory, Scope
 
 
 class ScriptedLLM(FunctionCallingLLM):
@@ -111,6 +114,22 @@ class ScriptedLLM(FunctionCallingLLM):
         ]
 
 
+class LetterEmbedding(BaseEmbedding):
+    """Counts letters: equal texts have equal vectors. Counts the queries it embeds, too."""
+
+    asked: int = 0
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return [1.0, *(float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz")]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        self.asked += 1
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_query_embedding(query)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _loop_for_sync_calls():
     """LlamaIndex's sync calls take the main thread's event loop, or make one and never close it."""
@@ -144,6 +163,11 @@ def chat(memory):
 @pytest.fixture
 def scripted():
     return ScriptedLLM
+
+
+@pytest.fixture
+def letters():
+    return LetterEmbedding()
 
 
 @pytest.fixture
@@ -190,3 +214,29 @@ def check_valid():
         assert not waiting
 
     return check
+
+
+@pytest.fixture
+def store(memory):
+    """Alice's vector store."""
+    return MemkitVectorStore(memory=memory, scope=Scope.user("alice"))
+
+
+@pytest.fixture
+def ask(store):
+    """(id, similarity) of what a query finds, nearest to 0 degrees unless told otherwise."""
+
+    def found(text="owl", degrees=0, top_k=10, of=None, **settings):
+        query = VectorStoreQuery(
+            query_embedding=[math.cos(math.radians(degrees)), math.sin(math.radians(degrees))],
+            query_str=text,
+            similarity_top_k=top_k,
+            **settings,
+        )
+        result = (of or store).query(query)
+        assert [one.node_id for one in result.nodes] == result.ids
+        assert len(result.ids) == len(result.similarities) == len(set(result.ids))
+        assert all(0 <= alike <= 1 for alike in result.similarities)
+        return list(zip(result.ids, result.similarities, strict=True))
+
+    return found

@@ -70,8 +70,10 @@ def _column(where: Condition, column: str, parameters: Parameters) -> str:
         return f"({column} IS {'NOT ' if value else ''}NULL)"
     if op in (Op.IN, Op.NIN):
         assert isinstance(value, list)
-        listed = ", ".join(parameters.add(item) for item in value if item is not None)
-        return f"{'' if op is Op.IN else 'NOT '}COALESCE({column} IN ({listed}), 0)"
+        # One parameter for all: SQLite looks each name up along the list of all names.
+        listed = parameters.add(json.dumps([item for item in value if item is not None]))
+        found = f"{column} IN (SELECT value FROM json_each({listed}))"
+        return f"{'' if op is Op.IN else 'NOT '}COALESCE({found}, 0)"
     if op is Op.CONTAINS:
         return f"COALESCE(instr({column}, {parameters.add(value)}) > 0, 0)"
     if op is Op.NE:

@@ -1,0 +1,170 @@
+"""What a `VectorStoreQuery` asks of a collection, with every setting of it honoured or refused."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Self
+
+from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+
+from memkit_core import InvalidInputError, RecallResult, ScoredRecord
+from memkit_core.documents import Documents, SearchMode
+from memkit_core.errors import shown
+from memkit_core.filters import Filter, condition
+from memkit_core.inputs import checked_fraction
+
+_log = logging.getLogger("memkit.llamaindex")
+
+_Mode = VectorStoreQueryMode
+_MODES = {
+    _Mode.DEFAULT: SearchMode.DENSE,
+    _Mode.MMR: SearchMode.DENSE,
+    _Mode.HYBRID: SearchMode.HYBRID,
+    _Mode.SPARSE: SearchMode.KEYWORD,
+    _Mode.TEXT_SEARCH: SearchMode.KEYWORD,
+}
+_USED_IN = {
+    "alpha": (_Mode.HYBRID,),
+    "hybrid_top_k": (_Mode.HYBRID,),
+    "sparse_top_k": (_Mode.HYBRID, _Mode.SPARSE, _Mode.TEXT_SEARCH),
+    "mmr_threshold": (_Mode.MMR,),
+    "output_fields": (),
+    "embedding_field": (),
+}
+_MMR_POOL, _MMR_FACTOR, _MMR_THRESHOLD = 100, 4, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A checked query.
+
+    Attributes:
+        mode: how the collection is searched.
+        text: the query's text, "" for none.
+        vector: its own vector, None when the memory embeds the text.
+        top_k: the most nodes.
+        legs: how many candidates vector and words may each bring to a fusion, None for the core's own.
+        alpha: the vector's share of a fusion, None for the memory's weights.
+        apart: the threshold of an mmr query, None for any other.
+    """
+
+    mode: SearchMode
+    text: str
+    vector: list[float] | None
+    top_k: int
+    legs: tuple[int, int] | None
+    alpha: float | None
+    apart: float | None
+
+    @classmethod
+    def of(cls, query: VectorStoreQuery, *, mmr_threshold: float | None, vectors_given: bool) -> Self:
+        """The question that `query` is to a collection whose vectors are given, or the memory's own.
+
+        Raises:
+            InvalidInputError: an unknown mode, a setting that the mode does not use, or no vector
+                or text where it needs one.
+        """
+        mode = _checked_mode(query.mode)
+        threshold = query.mmr_threshold if mmr_threshold is None else mmr_threshold
+        for name, modes in _USED_IN.items():
+            value = threshold if name == "mmr_threshold" else getattr(query, name)
+            if value is not None and mode not in modes:
+                where = f"used in mode {' or '.join(modes)} only" if modes else "not supported"
+                raise InvalidInputError(f"query: {name} is {where}, got {shown(value)} in mode {mode.value}")
+        search = _MODES[mode]
+        text = query.query_str
+        if text is None and (search is not SearchMode.DENSE or not vectors_given):
+            raise InvalidInputError(f"query: mode {mode.value} needs query_str here")
+        alpha = None if query.alpha is None else checked_fraction(query.alpha, "query: alpha")
+        if search is SearchMode.HYBRID:
+            search = _one_leg(search, text or "", alpha)
+        vector = query.query_embedding if vectors_given and search is not SearchMode.KEYWORD else None
+        if vectors_given and vector is None and search is not SearchMode.KEYWORD:
+            raise InvalidInputError(f"query: mode {mode.value} needs query_embedding")
+        if mode is _Mode.MMR and vector is None:
+            raise InvalidInputError("query: mmr needs a store whose nodes come with their embeddings")
+        fused = search is SearchMode.HYBRID and query.sparse_top_k is not None
+        top_k = query.hybrid_top_k if mode is _Mode.HYBRID else query.sparse_top_k
+        return cls(
+            mode=search,
+            text=text or "",
+            vector=vector,
+            top_k=query.similarity_top_k if top_k is None else top_k,
+            legs=(query.similarity_top_k, query.sparse_top_k or 0) if fused else None,
+            alpha=alpha,
+            apart=_threshold(threshold) if mode is _Mode.MMR else None,
+        )
+
+    def answer(self, documents: Documents, where: Filter, *, most: int) -> list[tuple[ScoredRecord, float]]:
+        """The hits that satisfy `where`, best first, each with its similarity in [0, 1].
+
+        `most` is the largest `top_k` that the collection takes.
+        """
+        if self.apart is not None:
+            hits = self._apart(documents, where, self.apart, most)
+        elif self.legs is not None:
+            near, by_words = self.legs
+            found = [
+                hit.record.id
+                for mode, top_k in ((SearchMode.DENSE, near), (SearchMode.KEYWORD, by_words))
+                for hit in self._search(documents, where, mode, top_k)
+            ]
+            hits = self._search(documents, condition("id", "in", found), self.mode, self.top_k)
+        else:
+            hits = self._search(documents, where, self.mode, self.top_k)
+        if self.mode is SearchMode.KEYWORD:
+            return [(hit, hit.score) for hit in hits]
+        return [(hit, hit.signals.similarity or 0.0) for hit in hits]
+
+    def _search(
+        self, documents: Documents, where: Filter, mode: SearchMode, top_k: int
+    ) -> list[ScoredRecord]:
+        result: RecallResult = documents.search(
+            self.text,
+            vector=None if mode is SearchMode.KEYWORD else self.vector,
+            top_k=top_k,
+            filters=where,
+            mode=mode,
+            alpha=self.alpha if mode is SearchMode.HYBRID else None,
+        )
+        if silent := result.missing - {"index"}:
+            _log.warning("vector store: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        return list(result)
+
+    def _apart(self, documents: Documents, where: Filter, threshold: float, most: int) -> list[ScoredRecord]:
+        assert self.vector is not None
+        pool = max(self.top_k, min(most, max(_MMR_POOL, _MMR_FACTOR * self.top_k)))
+        hits = {hit.record.id: hit for hit in self._search(documents, where, self.mode, pool)}
+        rows = documents.vectors(list(hits))
+        ids = [one for one in hits if one in rows]
+        _, chosen = get_top_k_mmr_embeddings(
+            self.vector,
+            [rows[one].tolist() for one in ids],
+            similarity_top_k=self.top_k,
+            embedding_ids=ids,
+            mmr_threshold=threshold,
+        )
+        return [hits[one] for one in chosen]
+
+
+def _checked_mode(mode: object) -> VectorStoreQueryMode:
+    try:
+        known = _Mode(mode)
+    except ValueError:
+        known = None
+    if known not in _MODES:
+        raise InvalidInputError(f"query: mode must be one of {', '.join(_MODES)}, got {shown(mode)}")
+    return known
+
+
+def _one_leg(search: SearchMode, text: str, alpha: float | None) -> SearchMode:
+    """The leg that is left when the other has no weight, or nothing to look for."""
+    if alpha == 0:
+        return SearchMode.KEYWORD
+    return SearchMode.DENSE if alpha == 1 or not text.strip() else search
+
+
+def _threshold(value: float | None) -> float:
+    return _MMR_THRESHOLD if value is None else checked_fraction(value, "query: mmr_threshold")
