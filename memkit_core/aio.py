@@ -144,6 +144,7 @@ class AsyncDocuments:
         top_k: int = 4,
         filters: FilterLike | None = None,
         mode: SearchMode | str = SearchMode.DENSE,
+        alpha: float | None = None,
         min_similarity: float = 0.0,
     ) -> RecallResult:
         """See `Documents.search`."""
@@ -154,6 +155,7 @@ class AsyncDocuments:
             top_k=top_k,
             filters=filters,
             mode=mode,
+            alpha=alpha,
             min_similarity=min_similarity,
         )
 
