@@ -1,11 +1,11 @@
 """LlamaIndex's metadata filters as conditions on a collection.
 
-The meaning is that of LlamaIndex's own `build_metadata_filter_fn`, with nesting: a key that is
-missing or null matches `!=`, `nin` and `is_empty` alone, `in` compares whole values, True equals 1,
-`text_match` is a substring, `not` means none of them. A filter that cannot be meant is a
-`FilterError`. A node whose value an operator cannot be applied to, such as a text in
-`year > 2000`, where the reference raises a `TypeError`, does not match that condition: one odd node
-must not stop every search.
+The meaning is that of LlamaIndex's own `build_metadata_filter_fn` of 0.14.25, with nesting, whatever
+version is installed (0.14.10 has `!=` miss nodes without the key): a key that is missing or null
+matches `!=`, `nin` and `is_empty` alone, `in` compares whole values, True equals 1, `text_match` is a
+substring, `not` means none of them. A filter that cannot be meant is a `FilterError`. A node whose
+value an operator cannot be applied to, such as a text in `year > 2000`, where the reference raises a
+`TypeError`, does not match that condition: one odd node must not stop every search.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from llama_index.core.vector_stores.types import (
     FilterCondition,
@@ -21,7 +21,6 @@ from llama_index.core.vector_stores.types import (
     MetadataFilter,
     MetadataFilters,
 )
-from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from llamaindex_memkit.nodes import SOURCE_KEYS, SOURCE_PATH, path_of
 from memkit_core import FilterError
@@ -48,7 +47,27 @@ _NEEDS: Mapping[FilterOperator, tuple[type, ...]] = {
     _Op.TEXT_MATCH: _TEXTS,
     _Op.TEXT_MATCH_INSENSITIVE: _TEXTS,
 }
-# The core takes 500 conditions in one filter; longer lists are left to LlamaIndex's own code.
+_OF_NOTHING = frozenset({_Op.NE, _Op.NIN, _Op.IS_EMPTY})
+"""What a missing or null value satisfies."""
+_MEANINGS: Mapping[FilterOperator, Callable[[Any, Any], bool]] = {
+    _Op.EQ: operator.eq,
+    _Op.NE: operator.ne,
+    _Op.GT: operator.gt,
+    _Op.GTE: operator.ge,
+    _Op.LT: operator.lt,
+    _Op.LTE: operator.le,
+    _Op.IN: lambda found, value: found in value,
+    _Op.NIN: lambda found, value: found not in value,
+    _Op.CONTAINS: operator.contains,
+    _Op.ANY: lambda found, value: any(one in found for one in value),
+    _Op.ALL: lambda found, value: all(one in found for one in value),
+    _Op.TEXT_MATCH: lambda found, value: isinstance(found, str) and value in found,
+    _Op.TEXT_MATCH_INSENSITIVE: lambda found, value: (
+        isinstance(found, str) and value.lower() in found.lower()
+    ),
+    _Op.IS_EMPTY: lambda found, _: found in ("", []),
+}
+# The core takes 500 conditions in one filter; longer lists are left to `_MEANINGS`.
 _MOST = 50
 
 
@@ -118,15 +137,14 @@ def _check(one: Given) -> Check:
             return lambda metadata: all(check(metadata) for check in checks)
         wanted = one.condition is FilterCondition.OR
         return lambda metadata: any(check(metadata) for check in checks) is wanted
-    # It looks a node's metadata up by the node's id; here the metadata itself stands for the id.
-    holds: Callable[[Any], bool] = build_metadata_filter_fn(
-        lambda metadata: cast("Mapping[str, Any]", metadata),
-        MetadataFilters.model_construct(filters=[one], condition=FilterCondition.AND),
-    )
+    holds, key, value = _MEANINGS[one.operator], one.key, one.value
 
     def check(metadata: Mapping[str, JsonValue]) -> bool:
+        found = metadata.get(key)
+        if found is None:
+            return one.operator in _OF_NOTHING
         try:
-            return holds(metadata)
+            return holds(found, value)
         except TypeError:
             # The value of this node is of a kind that the operator does not apply to.
             return False

@@ -47,7 +47,7 @@ def to_document(node: BaseNode) -> NewDocument:
     """
     try:
         source = node.source_node
-        dumped = node.model_dump(exclude={"embedding", "text"}, warnings=False)
+        dumped = node.dict(exclude={"embedding", "text"}, warnings=False)
     except ValueError as error:
         raise InvalidInputError(f"node {node.node_id!r} cannot be stored: {error}") from error
     for name, resource in node:

@@ -84,7 +84,6 @@ class TestNodes:
                     NodeRelationship.CHILD: [RelatedNodeInfo(node_id="c1"), RelatedNodeInfo(node_id="c2")],
                 },
                 metadata_template="{key}={value}",
-                metadata_separator=";",
                 text_template="{metadata_str}|{content}",
                 mimetype="text/markdown",
                 start_char_idx=3,

@@ -76,6 +76,12 @@ def reference(found, leaf):
         return None
 
 
+needs_reference = pytest.mark.skipif(
+    not reference({}, MetadataFilter(key="a", operator="!=", value="x")),
+    reason="the reference of this llama-index-core is an older one, with another meaning",
+)
+
+
 def expected(found, filters):
     if isinstance(filters, MetadataFilter):
         return bool(reference(found, filters))
@@ -100,6 +106,7 @@ def shared(request, tmp_path_factory):
         yield memory
 
 
+@needs_reference
 @pytest.mark.parametrize("operator", FilterOperator)
 def test_each_condition_means_what_the_reference_means(shared, operator):
     """Each operator with each kind of value selects, of each kind of metadata, what the reference selects.
@@ -120,6 +127,7 @@ def test_each_condition_means_what_the_reference_means(shared, operator):
         assert selected == [i for i, own in found.items() if reference(own, leaf)], leaf
 
 
+@needs_reference
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(metadata, st.booleans()), min_size=1, max_size=6), st.lists(groups, max_size=4))
 def test_nested_filters_mean_what_the_reference_means(shared, nodes, asked):
