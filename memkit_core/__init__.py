@@ -12,7 +12,7 @@ with Memory.open("memory.db") as memory:
 import importlib
 from typing import TYPE_CHECKING
 
-from memkit_core.config import Config
+from memkit_core.config import Config, QdrantServer
 from memkit_core.errors import (
     BackendError,
     BackendTimeoutError,
@@ -86,6 +86,7 @@ __all__ = [
     "NewDocument",
     "NewMemory",
     "Origin",
+    "QdrantServer",
     "Ranking",
     "RecallResult",
     "RecordChange",

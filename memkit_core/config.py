@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,28 @@ from memkit_core.errors import ConfigError
 from memkit_core.recall.ranking import Ranking
 
 MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QdrantServer:
+    """A Qdrant server, or Qdrant Cloud, that holds the vectors; needs the extra `qdrant`.
+
+    Attributes:
+        url: with its scheme, such as `"https://qdrant.example.org:6333"`; `":memory:"` is an engine
+            in this process, for tests.
+        api_key: sent with every request; never in a repr, an error or a pickle.
+        grpc: speak gRPC instead of HTTP.
+        grpc_port: the server's port for gRPC.
+        timeout: seconds that one call may take.
+        prefix: what the names of memkit's collections begin with.
+    """
+
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+    grpc: bool = False
+    grpc_port: int = 6334
+    timeout: int = 10
+    prefix: str = "memkit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +46,8 @@ class Config:
         max_top_k: hard cap on `top_k`; more is an error, not a silent cut.
         candidates: rows each leg hands to ranking at least (three times `top_k` when that is more).
         ranking: the weights of recall.
+        index: where the vectors are searched: `"edge"` is Qdrant embedded in the process, in a folder
+            beside the file, or a `QdrantServer`.
         embed_batch: texts of one embedding call at most (spec B1).
         embedding_cache: query and document vectors kept in memory; 0 keeps none.
         embedding_cache_seconds: how long they are kept.
@@ -45,6 +70,7 @@ class Config:
     max_top_k: int = 1000
     candidates: int = 100
     ranking: Ranking = field(default_factory=Ranking)
+    index: Literal["edge"] | QdrantServer = "edge"
     embed_batch: int = 100
     embedding_cache: int = 10_000
     embedding_cache_seconds: float = 3600.0
@@ -62,9 +88,17 @@ class Config:
             raise ConfigError(f"environment must be development or production, got {self.environment!r}")
         if self.synchronous not in ("NORMAL", "FULL"):
             raise ConfigError(f"synchronous must be NORMAL or FULL, got {self.synchronous!r}")
+        if self.index != "edge" and not isinstance(self.index, QdrantServer):
+            raise ConfigError(f"index must be 'edge' or a QdrantServer, got {self.index!r}")
         for name in (
             "max_content_chars", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
+
+    def without_secrets(self) -> Config:
+        """The same settings without keys, as they may be kept or pickled."""
+        if isinstance(self.index, QdrantServer) and self.index.api_key is not None:
+            return dataclasses.replace(self, index=dataclasses.replace(self.index, api_key=None))
+        return self

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from memkit_core.config import Config
+from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ConfigError, shown
@@ -165,6 +165,14 @@ def _keepers(store: RecordStore, config: Config) -> Callable[[VectorSource], Ind
         return FlatKeeper
     home = store.path.with_name(store.path.name + ".index")
     lock = SharedLock(home.with_name(home.name + ".lock"))
+    server = config.index
+    if isinstance(server, QdrantServer):
+        from memkit_core.indexes.qdrant_connection import package
+        from memkit_core.indexes.qdrant_keeper import QdrantKeeper
+
+        # At once, not at the first write: without the package nothing would ever be indexed.
+        package()
+        return lambda source: QdrantKeeper(source, home, server=server, batch=config.index_batch, lock=lock)
     return lambda source: EdgeKeeper(
         source, home, batch=config.index_batch, disk_reserve=config.disk_reserve, lock=lock
     )

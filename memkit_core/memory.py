@@ -167,7 +167,7 @@ class Memory:
             # What is pickled holds no key: the reopened memory takes it from the environment.
             memory._reopen = (
                 str(Path(path).resolve()),
-                config,
+                config.without_secrets(),
                 without_secrets(embedder),
                 embedding_model,
             )

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from memkit_core.errors import BackendError, BackendUnavailableError, ClosedError
+from memkit_core.errors import BackendError, BackendUnavailableError, ClosedError, ConfigError
 from memkit_core.indexes.flat import FlatIndex
 from memkit_core.indexes.points import index_point
 from memkit_core.indexes.verification import verify
@@ -217,7 +217,8 @@ class StoredKeeper(ABC):
                 if writer:
                     self.check_room()
                 self._index = self._trusted(space, writer=writer)
-        except BackendUnavailableError as error:
+        except (BackendError, ConfigError) as error:
+            # Down, or refused the key: recall goes on without it, and it is asked again later.
             self._give_up(error)
             return
         if self._index is None and writer:
@@ -231,9 +232,9 @@ class StoredKeeper(ABC):
         try:
             index = self._existing(space)
             verify(self._source, index)
-        except BackendUnavailableError:
-            raise
         except BackendError as error:
+            if error.retryable:
+                raise
             _log.warning("the vector index is rebuilt from the store: %s", error)
             if index is not None:
                 _close_quietly(index)
@@ -274,7 +275,7 @@ class StoredKeeper(ABC):
                 index.flush()
                 self._write_manifest(space, synced_through)
                 self._completed(space)
-        except (BackendError, ClosedError) as error:
+        except (BackendError, ConfigError, ClosedError) as error:
             if index is not None:
                 _close_quietly(index)
             self._give_up(error)
@@ -337,7 +338,7 @@ class StoredKeeper(ABC):
         with self._mutex:
             if self._index is None or self._index is not index or self._opened_by != os.getpid():
                 return
-            if isinstance(error, BackendUnavailableError):
+            if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
                 _log.warning("the vector index cannot be reached: %s", error)
                 self._let_go()
                 self._next_try = time.monotonic() + _RETRY_SECONDS

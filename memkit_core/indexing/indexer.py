@@ -217,8 +217,8 @@ class Indexer:
                 if not self._applied:
                     self._keeper.writing(index, max(entry.number for entry in entries))
                 _write(index, entries)
-            except (BackendError, ClosedError) as error:
-                if isinstance(error, BackendError) and error.retryable:
+            except (BackendError, ConfigError, ClosedError) as error:
+                if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
                     # Not the entries' fault: they keep their tries and wait, however long it takes.
                     _log.warning("the vector index is not written: %s", error)
                 else:
@@ -251,7 +251,7 @@ class Indexer:
     def _confirm(self, index: VectorIndex) -> None:
         try:
             index.flush()
-        except (BackendError, ClosedError) as error:
+        except (BackendError, ConfigError, ClosedError) as error:
             self._keeper.distrust(index, error)
             return
         numbers = sorted(self._applied)
@@ -351,7 +351,7 @@ class Indexer:
                 found = index.search(
                     target, query, where=conjunction(where, _not_expired(now)), limit=limit + len(unconfirmed)
                 )
-            except (BackendError, ClosedError) as error:
+            except (BackendError, ConfigError, ClosedError) as error:
                 # Documented degradation: the exact scan answers, and the result says so.
                 self._keeper.distrust(index, error)
                 missing.add("index")

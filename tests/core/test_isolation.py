@@ -14,21 +14,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, RemoveMessage
 from llama_index.core.llms import ChatMessage
+from llama_index.core.vector_stores.types import VectorStoreQuery
 
 import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
-from memkit_core import Config, Memory, Message, NewMemory, Ranking, Role, Scope
+from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.errors import MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
+from memkit_core.upkeep import Upkeep
 
 CASES = {"in memory": 1500, "in a file": 500}
 """How many are tried on each kind of store: two thousand."""
 FOUND_BY_ALL = "lives near the river"
+NOTES = "notes"
 # Built once: that costs more than to draw from them.
 FILTERS, METADATA, IDS = filters(max_leaves=3), metadata(), ids()
 _numbers = itertools.count()
@@ -156,6 +159,10 @@ class Case:
         )
         return self.draw(st.none() | st.sampled_from(hostile) | FILTERS)
 
+    def documents(self):
+        """A collection whose name the other uses too."""
+        return self.memory.documents(self.one(NOTES, *self.other.ids), scope=self.scope)
+
     def of_langchain(self):
         session = self.session
         return langchain_memkit.MemkitChatMessageHistory(
@@ -213,6 +220,26 @@ def recall(case):
     )
 
 
+def search_documents(case):
+    return case.documents().search(
+        case.query, top_k=50, filters=case.filters, mode=case.one("dense", "keyword", "hybrid")
+    )
+
+
+def search_langchain_store(case):
+    store = langchain_memkit.MemkitVectorStore(memory=case.memory, scope=case.scope, name=NOTES)
+    own = [store.get_by_ids([*case.other.ids]), store.similarity_search(case.query, k=50)]
+    return [*own, store.similarity_search_with_score(case.query, k=50)]
+
+
+def search_llamaindex_store(case):
+    store = llamaindex_memkit.MemkitVectorStore(
+        memory=case.memory, scope=case.scope, name=NOTES, embedding_model=None
+    )
+    asked = VectorStoreQuery(query_str=case.query, similarity_top_k=50)
+    return [store.query(asked), store.get_nodes([*case.other.ids])]
+
+
 def retrieve_langchain(case):
     retriever = langchain_memkit.MemkitRetriever(
         memory=case.memory, scope=case.one(case.scope, [*case.me.scopes]), filters=case.filters, k=50
@@ -231,6 +258,15 @@ READS = {
     "Memory.get": get,
     "Memory.list_records": list_records,
     "Memory.recall": recall,
+    "Memory.history": lambda case: case.memory.history(
+        case.one(*case.other.ids, *case.me.ids), scope=case.scope
+    ),
+    "Documents.search": search_documents,
+    "Documents.get": lambda case: case.documents().get([*case.other.ids, *case.me.ids]),
+    "Documents.list": lambda case: case.documents().list(filters=case.draw(FILTERS)),
+    "Documents.vectors": lambda case: case.documents().vectors([*case.other.ids, *case.me.ids]),
+    "langchain MemkitVectorStore": search_langchain_store,
+    "llamaindex MemkitVectorStore": search_llamaindex_store,
     "Sessions.read": lambda case: case.memory.sessions.read(
         scope=case.session, last=case.one(None, 1, 9), before=case.one(None, 1, 10**6)
     ),
@@ -287,9 +323,18 @@ WRITES = {
     "Memory.add_many": lambda case: case.memory.add_many(
         [NewMemory(content=f"{case.me.marker} {i}", id=i) for i in case.other.ids], scope=case.scope
     ),
+    "Memory.update": update,
     "Memory.delete": lambda case: case.memory.delete(
         *case.one((), (case.one(*case.other.ids),)), scope=case.scope
     ),
+    "Documents.put": lambda case: case.documents().put(
+        [NewDocument(content=case.me.marker, id=i, metadata=hostile_metadata(case)) for i in case.other.ids]
+    ),
+    "Documents.delete": lambda case: case.one(
+        lambda: case.documents().delete(case.other.ids),
+        lambda: case.documents().delete(filters=case.draw(FILTERS)),
+    )(),
+    "Documents.clear": lambda case: case.documents().clear(),
     "Sessions.append": lambda case: case.memory.sessions.append(
         [say(case, f"{case.me.marker} once more")], scope=case.session
     ),
@@ -309,17 +354,18 @@ WRITES = {
     "MemkitMemory.set": lambda case: case.of_llamaindex().set([ChatMessage(case.me.marker)]),
     "MemkitMemory.reset": lambda case: case.of_llamaindex().reset(),
 }
-if hasattr(Memory, "update"):
-    WRITES["Memory.update"] = update
-
 NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
+    "Memory.documents",  # gives a collection, whose verbs are listed
+    *("Documents.space", "Documents.embedder"),
+    # Of the whole store, for its operator: counts and kinds, no content.
+    *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex"),
     "Sessions.checked",  # touches no store
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
-PARTS = {"sessions": Sessions}
+PARTS = {"sessions": Sessions, "upkeep": Upkeep}
 """What hangs on a `Memory`, each with verbs of its own."""
 
 
@@ -332,7 +378,13 @@ def public_methods(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [Memory, *PARTS.values(), langchain_memkit.MemkitChatMessageHistory, llamaindex_memkit.MemkitMemory],
+    [
+        Memory,
+        Documents,
+        *PARTS.values(),
+        langchain_memkit.MemkitChatMessageHistory,
+        llamaindex_memkit.MemkitMemory,
+    ],
     ids=lambda kind: kind.__name__,
 )
 def test_every_public_method_is_listed(kind):
@@ -370,6 +422,12 @@ def write(case):
             for n, i in enumerate((me.ids[0], me.secret_id))
         ]
         case.memory.add_many(items, scope=scope, background=scope is not me.user)
+        case.memory.documents(NOTES, scope=scope).put(
+            [
+                NewDocument(content=f"{me.marker} {FOUND_BY_ALL}", id=i, metadata=fields["metadata"])
+                for i in (me.ids[0], me.secret_id)
+            ]
+        )
     said = [
         Message(
             role=role,
@@ -388,6 +446,7 @@ def everything_of(memory, tenant):
     seen = []
     for scope in tenant.scopes:
         seen += memory.list_records(scope=scope, status=list(Status))
+        seen += memory.documents(NOTES, scope=scope).list()
     seen += memory.list_records(scope=tenant.session, space=MESSAGES)
     seen += memory.sessions.read(scope=tenant.session) + memory.sessions.list(scope=tenant.user)
     hits = memory.recall(FOUND_BY_ALL, scope=tenant.scopes, include_messages=True, top_k=50)
