@@ -101,7 +101,7 @@ class ChangesContract(ContractGuard):
         (entry,) = due(store)
         assert (entry.record, entry.vector) == (new, None)
 
-    def test_the_index_hears_what_it_has_to(self, store: RecordStore) -> None:
+    def test_the_index_hears_of_a_change_it_knows(self, store: RecordStore) -> None:
         """Importance and metadata are nothing to an index; type, tags, expiry and pin are."""
         store.records.put(ALICE, [record(ALICE, "a")])
         embed_all(store)
@@ -131,7 +131,7 @@ class ChangesContract(ContractGuard):
         assert due(store) == []
         assert len(store.records.history(ALICE, "a", now=NOW)) == 1
 
-    def test_nothing_is_shared_with_the_caller(self, store: RecordStore) -> None:
+    def test_a_patch_shares_nothing_with_the_caller(self, store: RecordStore) -> None:
         """Changing a patch, a returned record or a returned history changes nothing in the store."""
         free: dict[str, JsonValue] = {"list": [1]}
         store.records.put(ALICE, [record(ALICE, "a", metadata={"list": [0]})])

@@ -144,7 +144,7 @@ class DuplicatesContract(ContractGuard):
         assert found_by_words(store, Target(scope=ALICE), "tea") == set()
         assert said(store, record(ALICE, "c", "tea"))[0].id == "c"
 
-    def test_the_index_hears_what_it_has_to(self, store: RecordStore) -> None:
+    def test_the_index_hears_of_a_merge_it_knows(self, store: RecordStore) -> None:
         """A merge that changes nothing an index knows leaves vector and outbox alone; new tags do not."""
         said(store, record(ALICE, "a", tags=("x",)))
         embed_all(store)

@@ -55,7 +55,7 @@ _FULL = Message(
 class LogContract(ContractGuard):
     """Sessions and their messages."""
 
-    def test_every_field_comes_back(self, store: RecordStore) -> None:
+    def test_every_field_of_a_message_comes_back(self, store: RecordStore) -> None:
         """Every field of a message survives, payload key order included; `append` returns what is read."""
         plain = Message(role=Role.USER, text="")
         unset = {"session", "position"}

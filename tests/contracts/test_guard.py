@@ -61,3 +61,17 @@ class TestGuard:
         check(type("Reasoned", (contract,), {name: reasoned}))
         with pytest.raises(AssertionError, match=name):
             check(type("Silent", (contract,), {name: silent}))
+
+
+@pytest.mark.parametrize(
+    "contract", [RecordStoreContract, KeywordIndexContract, VectorIndexContract, EmbedderContract]
+)
+def test_no_part_of_a_contract_hides_another(contract):
+    """No two parts of a contract have a test of one name: one of them would never run."""
+    names = [
+        name
+        for part in contract.__mro__
+        for name, member in vars(part).items()
+        if name.startswith("test_") and callable(member)
+    ]
+    assert sorted(names) == sorted(set(names))

@@ -114,6 +114,17 @@ def test_the_counts_are_written_on_close(tmp_path):
     assert in_file(path, tea.id) == 1
 
 
+def test_closing_writes_them_without_the_worker(tmp_path):
+    """Closing writes what was counted after the worker had ended."""
+    path = tmp_path / "m.db"
+    with Memory.open(path) as memory:
+        tea = memory.add("I like green tea.", scope=ALICE)
+        assert memory._worker.stop(30)
+        memory.recall("tea", scope=ALICE)
+        assert in_file(path, tea.id) == 0
+    assert in_file(path, tea.id) == 1
+
+
 def test_a_dropped_memory_writes_its_counts(tmp_path):
     """A memory that is dropped without `close` writes what it counted."""
     path = tmp_path / "m.db"
