@@ -4,6 +4,7 @@
 adds it there, and `test_every_public_method_is_listed` fails until it is.
 """
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +23,7 @@ from faults.work import word_of
 from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.errors import MemkitError, RecordNotFoundError
-from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status
+from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
@@ -452,6 +453,13 @@ def everything_of(memory, tenant):
     hits = memory.recall(FOUND_BY_ALL, scope=tenant.scopes, include_messages=True, top_k=50)
     # Sums of floats depend on what else is in an index in the last digits, no more.
     scores = {hit.record.point_id: pytest.approx(hit.score, abs=1e-6) for hit in hits}
+    # How often they were recalled is written whenever the worker comes to it.
+    seen = [
+        dataclasses.replace(one, access_count=0, last_accessed_at=None)
+        if isinstance(one, MemoryRecord)
+        else one
+        for one in seen
+    ]
     return repr(seen), scores, {hit.record.point_id: hit.signals.keyword for hit in hits}
 
 
