@@ -113,8 +113,9 @@ class Indexer:
         self._stored_space: VectorSpace | None = None
 
     def embed_with(self, embedder: CheckedEmbedder) -> None:
-        """Embed with this from now on, unless there is an embedder already."""
-        self._embedder = self._embedder or embedder
+        """Embed with this from now on: an object that is given later may hold the key that works."""
+        if embedder is not self._embedder:
+            self._embedder, self._claimed = embedder, None
 
     # ------------------------------------------------------------------ writing
 

@@ -30,7 +30,7 @@ class Indexers:
     def given(self, space: VectorSpace, embedder: CheckedEmbedder | None = None) -> Indexer:
         """The indexer of a given vector space; one for each space, whoever asks.
 
-        The first `embedder` that is given for a space embeds its rows from then on.
+        The last `embedder` that was given for a space embeds its rows.
         """
         with self._mutex:
             found = self._given.get(space)

@@ -230,6 +230,17 @@ class TestGivenVectors:
         assert memory.flush()
         assert contents(notes.search("b", top_k=1)) == ["b second"]
 
+    def test_a_model_that_works_again(self, memory):
+        """Another object of the same model embeds what the broken one left, once it is given."""
+        broken = Axes()
+        memory.documents(scope=ALICE, embedder=broken).put(["a first"])
+        broken.down = True
+        memory.documents(scope=ALICE, embedder=broken).put(["b second"])
+        notes = memory.documents(scope=ALICE, embedder=Axes())
+        notes.put(["c third"])
+        assert memory.flush()
+        assert contents(notes.search("b", top_k=1)) == ["b second"]
+
 
 class TestAfterAnotherProcess:
     """What a file holds for the next one who opens it."""
