@@ -28,6 +28,7 @@ class TimedEmbedder:
         """Nothing is loaded yet."""
         self._embedder = WordLlamaEmbedder()
         self.model, self.revision = self._embedder.model, self._embedder.revision
+        self.fast = self._embedder.fast
         self.seconds = 0.0
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:

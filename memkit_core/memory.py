@@ -262,7 +262,8 @@ class Memory:
             return []
         chosen = {new.id for new in news}
         merge = {record.id for record in records if record.id not in chosen}
-        stored = self._store.records.put(scope, records, merge=merge)
+        vectors = None if background else self._indexers.own.at_once([r.index_text for r in records])
+        stored = self._store.records.put(scope, records, vectors=vectors, merge=merge)
         self._index(stored, background=background, verb=verb)
         return stored
 

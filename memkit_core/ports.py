@@ -155,16 +155,21 @@ class OutboxEntry:
     vector: Vector | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """A row whose newest change the index has not confirmed.
+class Pending(NamedTuple):
+    """A row whose newest change, of this number, the index has not confirmed.
 
-    `embedded` says whether it has its vector; a deleted row needs none.
+    A named tuple, because a recall reads up to some thousand. `point` is the 16 bytes of its id in
+    every index; `embedded` says whether it has its vector; a deleted row needs none.
     """
 
     number: int
-    point_id: UUID
+    point: bytes
     embedded: bool
+
+    @property
+    def point_id(self) -> UUID:
+        """The row's id in every index."""
+        return UUID(bytes=self.point)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,8 +253,9 @@ class RecordTable(Protocol):
             scope: whose records all of them are.
             records: what to write.
             vector_space: the given space their vectors are of; None for the memory's own.
-            vectors: shape `(n, d) float32`, the vectors of `records` in that given space, kept in the
-                same transaction; without them the rows wait in the outbox of the space.
+            vectors: shape `(n, d) float32`, the vectors of `records` in that given space, or else in
+                the one in use, kept in the same transaction; the vector of a record that became one
+                with another is dropped. Without them the rows wait in the outbox for theirs.
             merge: ids among `records` that nobody chose and that no record has; only of memories.
 
         Raises:

@@ -103,20 +103,22 @@ class EdgeIndex:
         """See `VectorIndex.upsert`; batches are separate writes, each whole or not at all."""
         edge = self._edge
         rows = unit_rows(points, self._dimension, backend=_BACKEND)
-        for chunk in chunked(list(zip(points, rows, strict=True)), self._batch):
+        for number, chunk in enumerate(chunked(list(zip(points, rows, strict=True)), self._batch)):
+            if number:
+                _let_others_run()
             made = [
                 edge.Point(point.point_id, {_VECTOR: row.tolist()}, payload(point)) for point, row in chunk
             ]
             with self._open("upsert") as shard:
                 shard.update(edge.UpdateOperation.upsert_points(made))
-            _let_others_run()
 
     def delete(self, points: Sequence[UUID]) -> None:
         """See `VectorIndex.delete`."""
-        for chunk in chunked(points, self._batch):
+        for number, chunk in enumerate(chunked(points, self._batch)):
+            if number:
+                _let_others_run()
             with self._open("delete") as shard:
                 shard.update(self._edge.UpdateOperation.delete_points(list(chunk)))
-            _let_others_run()
 
     def search(self, target: Target, vector: Vector, *, where: Filter | None, limit: int) -> list[IndexHit]:
         """See `VectorIndex.search`."""

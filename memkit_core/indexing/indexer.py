@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memkit.index")
 
-_FLUSH_EVERY = 256
-"""Changes applied before the index is flushed and the outbox confirmed."""
+_FLUSH_EVERY = 1024
+"""Changes applied before the index is flushed and the outbox confirmed: a flush holds the GIL while the
+disk works, nearly as long for few changes as for many, but each recall reads what is unconfirmed."""
 _FILTERED_BY_INDEX = INDEXED_FIELDS - {"expires_at"}
 """An index knows no expiry of pinned records, which never come to it; a filter on it is the store's."""
 _SCAN_POINTS = 2000
@@ -140,7 +141,13 @@ class Indexer:
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
             waiting = self._keeper.writable() is None
-            entries = self._due(after=after, unembedded=waiting)
+            entries = self._source.outbox.due(
+                now=self._clock(),
+                limit=self._batch,
+                after=after,
+                exclude=tuple(self._applied),
+                unembedded=waiting,
+            )
             if not entries:
                 return
             after = entries[-1].number
@@ -154,40 +161,67 @@ class Indexer:
             self._source.outbox.retry()
 
     def _sync_points(self, points: Sequence[UUID]) -> None:
-        self._embed(points)
-        self._apply(points)
+        if self._embed(points) < len(points):
+            self._apply(points)
 
-    def _due(
-        self, *, after: int = 0, points: Sequence[UUID] | None = None, unembedded: bool = False
-    ) -> list[OutboxEntry]:
+    def _due(self, points: Sequence[UUID], *, unembedded: bool = False) -> list[OutboxEntry]:
         return self._source.outbox.due(
-            now=self._clock(),
-            limit=self._batch,
-            after=after,
-            exclude=tuple(self._applied),
-            points=points,
-            unembedded=unembedded,
+            now=self._clock(), limit=self._batch, points=points, unembedded=unembedded
         )
 
-    def _embed(self, points: Sequence[UUID]) -> None:
+    def at_once(self, texts: Sequence[str]) -> Matrix | None:
+        """The vectors of a few texts of an embedder that makes no one wait, to be stored with the records.
+
+        None when it is not so. What fails here is tried again, and told, once the records are stored.
+
+        Raises:
+            BackendError: the store failed.
+        """
+        embedder = self._embedder
+        if embedder is None or not embedder.fast or len(texts) > self._batch:
+            return None
+        try:
+            vectors = embedder.embed_documents(texts)
+            self._claim_space(embedder)
+        except (ModelError, MissingDependencyError, ConfigError):
+            return None
+        return vectors
+
+    def _embed(self, points: Sequence[UUID]) -> int:
+        """Embed those of `points` that wait for it, and write them to the index; how many those were."""
         embedder = self._embedder
         if embedder is None:
-            return
+            return 0
         with self._embedding:
-            entries = self._due(points=points, unembedded=True)
+            entries = self._due(points, unembedded=True)
             if not entries:
-                return
+                return 0
             vectors, error = _vectors(embedder, entries)
-            done = [entry for entry, vector in zip(entries, vectors, strict=False) if vector is not None]
-            failed = [entry for entry in entries if entry not in done]
+            done = [
+                replace(entry, vector=vector)
+                for entry, vector in zip(entries, vectors, strict=False)
+                if vector is not None
+            ]
+            kept = {entry.number for entry in done}
+            failed = [entry for entry in entries if entry.number not in kept]
             try:
                 if done:
                     self._claim_space(embedder)
-                    self._source.vectors.save(done, np.stack([v for v in vectors if v is not None]))
+                    self._save(done)
             except ConfigError as mismatch:
                 failed, error = entries, mismatch
             if failed and error is not None:
                 self._failed(failed, error)
+            return len(entries)
+
+    def _save(self, entries: Sequence[OutboxEntry]) -> None:
+        vectors = np.stack([entry.vector for entry in entries if entry.vector is not None])
+        # The lock is held over both, so that of two changes of a point the newer is written last.
+        with self._applying:
+            saved = self._source.vectors.save(entries, vectors)
+            index = self._present_index()
+            if index is not None:
+                self._write(index, [entry for entry, kept in zip(entries, saved, strict=True) if kept])
 
     def _claim_space(self, embedder: CheckedEmbedder) -> None:
         """Make this embedder's vector space the store's.
@@ -205,30 +239,33 @@ class Indexer:
             index = self._present_index()
             if index is None:
                 return
-            # Read again under the lock: the newest change, with the vector that belongs to it.
+            # Read under the lock: the newest change, with the vector that belongs to it.
             entries = [
                 entry
-                for entry in self._due(points=points)
-                if entry.record is None or entry.vector is not None
+                for entry in self._due(points)
+                if entry.number not in self._applied and (entry.record is None or entry.vector is not None)
             ]
-            if not entries:
-                return
-            try:
-                self._keeper.check_room()
-                if not self._applied:
-                    self._keeper.writing(index, max(entry.number for entry in entries))
-                _write(index, entries)
-            except (BackendError, ConfigError, ClosedError) as error:
-                if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
-                    # Not the entries' fault: they keep their tries and wait, however long it takes.
-                    _log.warning("the vector index is not written: %s", error)
-                else:
-                    self._keeper.distrust(index, error)
-                    self._failed(entries, error)
-                return
-            self._applied.update(entry.number for entry in entries)
-            if len(self._applied) >= _FLUSH_EVERY:
-                self._confirm(index)
+            self._write(index, entries)
+
+    def _write(self, index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
+        if not entries:
+            return
+        try:
+            self._keeper.check_room()
+            if not self._applied:
+                self._keeper.writing(index, max(entry.number for entry in entries))
+            _write(index, entries)
+        except (BackendError, ConfigError, ClosedError) as error:
+            if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
+                # Not the entries' fault: they keep their tries and wait, however long it takes.
+                _log.warning("the vector index is not written: %s", error)
+            else:
+                self._keeper.distrust(index, error)
+                self._failed(entries, error)
+            return
+        self._applied.update(entry.number for entry in entries)
+        if len(self._applied) >= _FLUSH_EVERY:
+            self._confirm(index)
 
     def _present_index(self) -> VectorIndex | None:
         """The index; what was applied to another one before it counts no longer."""
@@ -437,7 +474,7 @@ def _write(index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
     made = [
         index_point(entry.record, entry.vector)
         for entry in entries
-        if entry.record is not None and entry.vector is not None and entry.vector.size
+        if entry.record is not None and entry.vector is not None and entry.vector.any()
     ]
     kept = {point.point_id for point in made}
     gone = [entry.point_id for entry in entries if entry.point_id not in kept]

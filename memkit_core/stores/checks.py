@@ -57,7 +57,7 @@ def _named(space: VectorSpace | None) -> str:
 def checked_given(
     records: Sequence[MemoryRecord], space: VectorSpace | None, vectors: Matrix | None, *, backend: str
 ) -> None:
-    """Refuse given vectors without their space, of another length, or not one for each record."""
+    """Refuse vectors that come with records before there is a space, of another length, or not one for each."""
     if vectors is None:
         return
     check_vectors(vectors, space, backend=backend)

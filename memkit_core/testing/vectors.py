@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from memkit_core.errors import ConfigError
+from memkit_core.errors import ConfigError, DimensionMismatchError
 from memkit_core.filters import parse_filter
 from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import RecordStore
@@ -45,6 +45,27 @@ class VectorsContract(ContractGuard):
                 store.vectors.use_space(dataclasses.replace(SPACE, **change))
             assert str(next(iter(change.values()))) in str(refused.value)
         assert store.vectors.space() == SPACE
+
+    def test_a_vector_may_come_with_its_record(self, store: RecordStore) -> None:
+        """A vector of the space in use that comes with a record is kept in the same transaction.
+
+        That of a record which became one with another goes nowhere, and the one of that other stays.
+        """
+        said, again = record(ALICE, "a"), record(ALICE, "b", "Some words.")
+        ones = np.ones((1, SPACE.dimension), np.float32)
+        with pytest.raises(DimensionMismatchError):
+            store.records.put(ALICE, [said], vectors=ones)
+        store.vectors.use_space(SPACE)
+        with pytest.raises(DimensionMismatchError):
+            store.records.put(ALICE, [said], vectors=ones[:, 1:])
+        assert due(store) == []
+        store.records.put(ALICE, [said], vectors=ones, merge=["a"])
+        store.records.put(
+            ALICE, [again, record(ALICE, "c")], vectors=np.zeros((2, 8), np.float32), merge=["b"]
+        )
+        assert [one.embedded for one in store.outbox.pending(_MINE)] == [True, True]
+        points, found = store.vectors.scan(_MINE, where=None, now=NOW)
+        assert (points, found.tolist()) == ([said.point_id], ones.tolist())
 
     def test_a_vector_comes_back(self, store: RecordStore) -> None:
         """A saved vector comes back bit for bit from the scan, the page and the outbox."""

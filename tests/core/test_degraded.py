@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -51,6 +52,41 @@ def _until_closed(verb, text, call):
 
 def texts(hits):
     return [hit.record.content for hit in hits]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_only_an_embedder_that_makes_no_one_wait_comes_before_the_commit(tmp_path, fast):
+    """A record is stored before it is embedded; with an embedder that says it is fast, both at once."""
+    stored = []
+
+    class Looking(LetterEmbedder):
+        def embed_documents(self, texts):
+            with sqlite3.connect(tmp_path / "m.db") as connection:
+                stored.extend(connection.execute("SELECT count(*) FROM records").fetchone())
+            connection.close()
+            return super().embed_documents(texts)
+
+    embedder = Looking()
+    embedder.revision, embedder.fast = "1", fast
+    with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
+        memory.add("Mia lives in Denver.", scope=ALICE)
+        assert stored == [0 if fast else 1]
+        assert memory.recall("Mia", scope=ALICE)[0].signals.similarity is not None
+
+
+def test_a_fast_embedder_that_fails_costs_no_record(tmp_path):
+    """A fast embedder that fails before the commit is told of afterwards, like any other; nothing is lost."""
+    embedder = LetterEmbedder()
+    embedder.revision = "1"
+    embedder.fast = embedder.down = True
+    with Memory.open(tmp_path / "m.db", embedder=embedder, config=Config(outbox_seconds=60)) as memory:
+        record = memory.add("Mia lives in Denver.", scope=ALICE)
+        assert memory.get(record.id, scope=ALICE) == record
+        assert "down" in memory.capabilities.outbox.last_error
+        embedder.down = False
+        memory.flush()
+        assert memory.capabilities.outbox.length == 0
+        assert memory.recall("Mia", scope=ALICE)[0].signals.similarity is not None
 
 
 def test_unapplied_deletes_do_not_starve_the_dense_leg(tmp_path):

@@ -48,7 +48,7 @@ class InMemoryRecords:
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
-        checked_given(records, vector_space, vectors, backend="memory")
+        checked_given(records, vector_space or self._state.vector_space, vectors, backend="memory")
         # All that can fail happens before the first row changes.
         newest = {(record.space, record.id): prepared(record) for record in records}
         with self._state.open():
@@ -62,7 +62,8 @@ class InMemoryRecords:
             if vector_space is not None:
                 self._state.synced_through.setdefault(vector_space, 0)
             for record, vector in zip(records, vectors, strict=True) if vectors is not None else ():
-                self._state.points[record.point_id].vector = kept(vector)
+                if (row := self._state.points.get(record.point_id)) is not None:
+                    row.vector = kept(vector)
             return [copied(rows[record.space, record.id].record) for record in records]
 
     def _check_spaces(self, records: Sequence[MemoryRecord], given: VectorSpace | None) -> None:

@@ -139,7 +139,7 @@ class InMemoryOutbox:
             return [
                 Pending(
                     number=change.number,
-                    point_id=change.point_id,
+                    point=change.point_id.bytes,
                     embedded=change.row is None or change.row.vector is not None,
                 )
                 for change in self._changes()

@@ -73,10 +73,7 @@ class SQLiteOutbox:
                 f"FROM outbox o WHERE o.owner = :owner AND o.space = :space AND o.{self._own} {narrowed}",
                 {"owner": target.owner.digest, "space": target.space, "scope": target.scope.digest},
             ).fetchall()
-        return [
-            Pending(number=number, point_id=UUID(bytes=point), embedded=bool(embedded))
-            for number, point, embedded in rows
-        ]
+        return [Pending(number, point, bool(embedded)) for number, point, embedded in rows]
 
     def mark_synced(self, numbers: Sequence[int]) -> None:
         """See `Outbox.mark_synced`."""

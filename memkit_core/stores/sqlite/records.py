@@ -45,7 +45,7 @@ from memkit_core.stores.sqlite.scopes import (
     find_scope,
     read_scope,
 )
-from memkit_core.stores.sqlite.vectors import write_given
+from memkit_core.stores.sqlite.vectors import SQLiteVectors, write_given
 from memkit_core.stores.sqlite.writing import (
     change_record,
     delete_records,
@@ -97,7 +97,9 @@ class SQLiteRecords:
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
-        checked_given(records, vector_space, vectors, backend="sqlite")
+        if vectors is not None:
+            space = vector_space or SQLiteVectors(self._database).space()
+            checked_given(records, space, vectors, backend="sqlite")
         newest = {(record.space, record.id): record for record in records}
         with self._database.write("put") as connection:
             space_id = ensure_vector_space(connection, vector_space)
@@ -107,7 +109,7 @@ class SQLiteRecords:
                 vector_space_id=space_id,
                 merge=merge,
             )
-            if vectors is not None and space_id is not None:
+            if vectors is not None:
                 write_given(connection, space_id, records, vectors)
         stored = dict(zip(newest, written, strict=True))
         return [stored[record.space, record.id] for record in records]

@@ -154,14 +154,19 @@ def _check_same(found: VectorSpace, space: VectorSpace) -> None:
 
 
 def write_given(
-    connection: sqlite3.Connection, number: int, records: Sequence[MemoryRecord], vectors: Matrix
+    connection: sqlite3.Connection, number: int | None, records: Sequence[MemoryRecord], vectors: Matrix
 ) -> None:
-    """Keep the vectors that came with records which were just written; of one id the last one."""
+    """Keep the vectors that came with records which were just written; of one id the last one.
+
+    They are of the given space with that number; None for the memory's own. A record that became one
+    with another has no row, so its vector goes nowhere.
+    """
+    space = IN_USE if number is None else str(int(number))
     connection.executemany(
         "INSERT OR REPLACE INTO vectors(vector_space_id, seq, vector) "
-        "SELECT ?, seq, ? FROM records WHERE point_id = ?",
+        f"SELECT {space}, seq, ? FROM records WHERE point_id = ?",
         [
-            (number, write_vector(vector), record.point_id.bytes)
+            (write_vector(vector), record.point_id.bytes)
             for record, vector in zip(records, vectors, strict=True)
         ],
     )
