@@ -18,6 +18,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from numpy.typing import ArrayLike
 
+from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.config import Config
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.tokens import approximate_tokens
@@ -82,11 +83,40 @@ class AsyncSessions:
         """See `Sessions.checked`."""
         return await self._hops.run(self._sessions.checked, messages)
 
+    async def create(
+        self, *, scope: Scope, title: str | None = None, metadata: Mapping[str, object] | None = None
+    ) -> Session:
+        """See `Sessions.create`."""
+        return await self._hops.run(self._sessions.create, scope=scope, title=title, metadata=metadata)
+
+    async def update(
+        self,
+        *,
+        scope: Scope,
+        title: str | Omitted | None = OMITTED,
+        metadata: Mapping[str, object] | Omitted = OMITTED,
+    ) -> Session:
+        """See `Sessions.update`."""
+        return await self._hops.run(self._sessions.update, scope=scope, title=title, metadata=metadata)
+
+    async def generate_title(self, *, scope: Scope, model: object) -> Session:
+        """See `Sessions.generate_title`."""
+        return await self._hops.run(self._sessions.generate_title, scope=scope, model=model)
+
     async def read(
-        self, *, scope: Scope, last: int | None = None, before: int | None = None
+        self,
+        *,
+        scope: Scope,
+        last: int | None = None,
+        before: int | None = None,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
     ) -> list[Message]:
         """See `Sessions.read`."""
-        return await self._hops.run(self._sessions.read, scope=scope, last=last, before=before)
+        return await self._hops.run(
+            self._sessions.read, scope=scope, last=last, before=before, agent_id=agent_id,
+            parent_agent_id=parent_agent_id,
+        )  # fmt: skip
 
     async def for_model(self, *, scope: Scope) -> list[Message]:
         """See `Sessions.for_model`."""
@@ -109,9 +139,11 @@ class AsyncSessions:
         """See `Sessions.get`."""
         return await self._hops.run(self._sessions.get, scope=scope)
 
-    async def list(self, *, scope: Scope) -> list[Session]:
+    async def list(
+        self, *, scope: Scope, limit: int | None = None, after: Session | None = None
+    ) -> list[Session]:
         """See `Sessions.list`."""
-        return await self._hops.run(self._sessions.list, scope=scope)
+        return await self._hops.run(self._sessions.list, scope=scope, limit=limit, after=after)
 
     async def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
         """See `Sessions.delete`."""
@@ -218,6 +250,8 @@ class AsyncMemory:
         self._hops = _Hops()
         self.upkeep = AsyncUpkeep(memory.upkeep, self._hops)
         self.sessions = AsyncSessions(memory.sessions, self._hops)
+        self.working = AsyncWorkingMemory(memory.working, self._hops)
+        self.runs = AsyncRuns(memory.runs, self._hops)
 
     @classmethod
     async def open(

@@ -42,6 +42,8 @@ class Config:
         environment: `"production"` refuses a store that forgets when the process ends.
         agent_id: written into records that name no agent.
         max_content_chars: the longest content of one record or message text.
+        max_note_chars: the longest working memory; it goes whole into every prompt.
+        note_versions: how many earlier versions of a working memory are kept.
         max_batch: the most records or messages of one call.
         max_top_k: hard cap on `top_k`; more is an error, not a silent cut.
         candidates: rows each leg hands to ranking at least (three times `top_k` when that is more).
@@ -66,6 +68,8 @@ class Config:
     environment: Literal["development", "production"] = "development"
     agent_id: str | None = None
     max_content_chars: int = 4 * MEBIBYTE
+    max_note_chars: int = 20_000
+    note_versions: int = 1000
     max_batch: int = 100_000
     max_top_k: int = 1000
     candidates: int = 100
@@ -91,7 +95,7 @@ class Config:
         if self.index != "edge" and not isinstance(self.index, QdrantServer):
             raise ConfigError(f"index must be 'edge' or a QdrantServer, got {self.index!r}")
         for name in (
-            "max_content_chars", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
+            "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
         ):  # fmt: skip
             if not getattr(self, name) > 0:

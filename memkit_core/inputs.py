@@ -266,6 +266,13 @@ def checked_count(value: object, name: str, *, most: int) -> int:
     return value
 
 
+def checked_version(value: object) -> int:
+    """The version that a stored value is expected to have, 0 for "there is none"."""
+    return (
+        0 if type(value) is int and value == 0 else checked_count(value, "expected_version", most=2**63 - 1)
+    )
+
+
 def _time(value: TimeLike | None, name: str) -> datetime | None:
     return None if value is None else to_utc(value, name=name)
 

@@ -95,7 +95,9 @@ class Memory:
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
+        from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
+        from memkit_core.conversation.working import WorkingMemory
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
         from memkit_core.stores.handle import StoreHandle
@@ -113,6 +115,8 @@ class Memory:
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
+        self.working = WorkingMemory(self._store, config, clock)
+        self.runs = Runs(self._store, config, clock)
         self.upkeep = Upkeep(self._store, parts.indexers)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ MEMORIES = "memories"
 """The space of memory records."""
 MESSAGES = "messages"
 """The space of conversation turns."""
+
+NOTES = "notes"
+"""The kind of the stored values that are working memories."""
+RUNS = "runs"
+"""The kind of the stored values that are run states."""
 
 
 class RecordType(enum.StrEnum):
@@ -261,7 +267,10 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteReceipt:
-    """What one delete removed, by kind; `history` counts the kept changes of records."""
+    """What one delete removed, by kind; `history` counts the kept changes of records.
+
+    `notes` counts working memories, `runs` run states.
+    """
 
     records: int = 0
     turns: int = 0
@@ -269,11 +278,14 @@ class DeleteReceipt:
     sessions: int = 0
     vectors: int = 0
     history: int = 0
+    notes: int = 0
+    runs: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether there was nothing to remove."""
-        return not (self.records or self.turns or self.messages or self.sessions or self.vectors)
+        kinds = (self.records, self.turns, self.messages, self.sessions, self.vectors, self.notes, self.runs)
+        return not any(kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,3 +392,75 @@ class Session:
     messages: int
     title: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredValue:
+    """One version of a JSON value that a store keeps for a scope.
+
+    Attributes:
+        key: its name, unique in its scope and kind.
+        value: the JSON, with the key order it was written in.
+        label: what values are listed by, such as the status of a run; None for none.
+        version: 1 when it was made, one more with each change.
+        created_at, updated_at: when it was made, and when this version was.
+    """
+
+    key: str
+    value: JsonValue
+    label: str | None = None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class NoteFormat(enum.StrEnum):
+    """What a working memory holds: JSON with a schema, Markdown with a template, else free text."""
+
+    JSON = "json"
+    MARKDOWN = "markdown"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One version of a working memory.
+
+    Attributes:
+        scope: whose it is: a session, or a user.
+        content: a dict for JSON, else text; None while it is empty.
+        format: how it was written.
+        version: 0 when nothing was ever written, else one more with each change, clearing included.
+        fits: whether it is what is asked for now: its kind, and the schema. One that does not fit
+            can be read and replaced.
+        created_at, updated_at: when the note was begun and when this version was written; None with
+            version 0.
+    """
+
+    scope: Scope
+    content: str | dict[str, JsonValue] | None
+    format: NoteFormat
+    version: int
+    fits: bool = True
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as it is shown to a model: JSON indented, text as it is, "" when empty."""
+        if isinstance(self.content, dict):
+            return json.dumps(self.content, ensure_ascii=False, indent=2)
+        return self.content or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The saved state of a workflow run: `state` is JSON, `status` the word it is listed by."""
+
+    scope: Scope
+    run_id: str
+    state: JsonValue
+    status: str
+    version: int
+    created_at: datetime
+    updated_at: datetime

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memkit_core.filters import Filter
+from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import (
     MEMORIES,
     DeleteReceipt,
@@ -28,8 +29,10 @@ from memkit_core.models import (
     RecordType,
     Session,
     Status,
+    StoredValue,
     Target,
 )
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 
 Vector = NDArray[np.float32]
@@ -64,6 +67,13 @@ class TokenCounter(Protocol):
 
     def __call__(self, text: str) -> int:
         """How many tokens `text` costs, 0 for the empty text."""
+
+
+class ChatModel(Protocol):
+    """Answers a prompt; see `memkit_core.chat_models` for the models of other libraries."""
+
+    def __call__(self, prompt: str) -> str:
+        """What the model says to `prompt`."""
 
 
 # --------------------------------------------------------------------------------- the record store
@@ -306,7 +316,10 @@ class RecordTable(Protocol):
         """Delete all records of one space of a scope, other than `messages`; see `MessageLog.clear`."""
 
     def delete_scope(self, scope: Scope) -> DeleteReceipt:
-        """Delete all of a scope in every space; of a user, the sessions too. Other scopes keep all."""
+        """Delete all of a scope in every space, stored values too; of a user, the sessions too.
+
+        Other scopes keep all.
+        """
 
     def delete_everything(self) -> DeleteReceipt:
         """Delete all rows of all scopes."""
@@ -437,8 +450,37 @@ class MessageLog(Protocol):
         one it had. Messages come with ids. Returns them with position and session set.
         """
 
-    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
-        """The log in append order: all, or the `last` n, below position `before`. Costs what it returns."""
+    def create(
+        self, session: Scope, *, title: str | None, metadata: Mapping[str, JsonValue], now: datetime
+    ) -> Session:
+        """The session, made with this title and metadata if it is not there; an existing one stays as it is."""
+
+    def update(
+        self,
+        session: Scope,
+        *,
+        title: str | Omitted | None = OMITTED,
+        metadata: Mapping[str, JsonValue] | Omitted = OMITTED,
+    ) -> Session:
+        """Set the title and the given metadata keys; None removes the title, or a key. One transaction.
+
+        Raises:
+            RecordNotFoundError: there is no such session.
+        """
+
+    def read(
+        self,
+        session: Scope,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
+    ) -> list[Message]:
+        """The log in append order: all, or the `last` n, below position `before`. Costs what it returns.
+
+        Only the messages of the agent, or with the parent agent, that is given.
+        """
 
     def system_messages(self, session: Scope) -> list[Message]:
         """The system messages of the log, in append order, without reading the rest."""
@@ -447,13 +489,55 @@ class MessageLog(Protocol):
         """Delete messages and their turns; unknown ids count as nothing."""
 
     def clear(self, session: Scope) -> DeleteReceipt:
-        """Delete the session and its log with turns and vectors; its memories stay."""
+        """Delete the session and its log with turns, vectors and stored values; its memories stay."""
 
     def session(self, session: Scope) -> Session | None:
-        """The session, None when nothing was appended."""
+        """The session, None when it was neither created nor appended to."""
 
-    def sessions(self, user: Scope) -> list[Session]:
-        """The sessions of a user, last active first."""
+    def sessions(
+        self, user: Scope, *, limit: int | None = None, after: Session | None = None
+    ) -> list[Session]:
+        """The sessions of a user, last active first; at most `limit`, those behind `after`."""
+
+
+class ValueTable(Protocol):
+    """JSON values with versions, one a scope, kind and key: working memories and run states."""
+
+    def get(self, scope: Scope, kind: str, key: str) -> StoredValue | None:
+        """The newest version, None when there is none."""
+
+    def put(
+        self,
+        scope: Scope,
+        kind: str,
+        key: str,
+        value: JsonValue,
+        *,
+        label: str | None = None,
+        expected_version: int | None = None,
+        keep: int = 0,
+        now: datetime,
+    ) -> StoredValue:
+        """Write the next version and return it; up to `keep` earlier ones are kept.
+
+        One transaction. `expected_version` is the version that is replaced, 0 for "there is none".
+
+        Raises:
+            ConflictError: `expected_version` is given and is not the stored version; nothing is written.
+        """
+
+    def history(self, scope: Scope, kind: str, key: str) -> list[StoredValue]:
+        """The versions that are kept, oldest first, the newest one included; empty when unknown."""
+
+    def delete(self, scope: Scope, kind: str, key: str) -> DeleteReceipt:
+        """Delete a value with its versions; an unknown one counts as nothing."""
+
+    # Last, because its name hides the built-in type from what follows in the class.
+    def list(self, scope: Scope, kind: str, *, label: str | None = None) -> list[StoredValue]:
+        """The values of a kind, with that label if one is given, last written first.
+
+        Of those written in the same moment the last made comes first.
+        """
 
 
 class VectorSource(Protocol):
@@ -502,6 +586,10 @@ class RecordStore(VectorSource, Protocol):
     @property
     def log(self) -> MessageLog:
         """Sessions and messages."""
+
+    @property
+    def values(self) -> ValueTable:
+        """Working memories and run states."""
 
     def verify(self) -> list[Problem]:
         """What inside the store does not agree with its records; changes nothing. Reads every row."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from memkit_core.chat_models import resolve_chat_model
 from memkit_core.config import Config
+from memkit_core.conversation.titles import title_in, title_prompt
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.windows import fitted, repaired, tokens_of
-from memkit_core.errors import InvalidInputError, ScopeError, shown
+from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
 from memkit_core.inputs import build_message, build_turn, checked_count, checked_id, listed
+from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import DeleteReceipt, Message, Role, Session
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
 _PAGE = 64
+_TITLE_MESSAGES = 12
+_LONGEST_TITLE = 300
 _LARGEST = 2**31
 
 
@@ -70,20 +77,100 @@ class Sessions:
             raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
         return [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
 
-    def read(self, *, scope: Scope, last: int | None = None, before: int | None = None) -> list[Message]:
+    def create(
+        self, *, scope: Scope, title: str | None = None, metadata: Mapping[str, object] | None = None
+    ) -> Session:
+        """The session, made with this title and metadata if it is not there.
+
+        Idempotent, also from several threads and processes: a session that is there, such as one that
+        its first message made, is returned as it is.
+
+        Raises:
+            ScopeError: `scope` is not a session.
+            InvalidInputError: a title or metadata that cannot be stored.
+        """
+        session = _session(scope, "create")
+        named = None if title is None else _checked_title(title)
+        checked = checked_metadata(metadata)
+        return self._store.log.create(session, title=named, metadata=checked, now=self._clock())
+
+    def update(
+        self,
+        *,
+        scope: Scope,
+        title: str | Omitted | None = OMITTED,
+        metadata: Mapping[str, object] | Omitted = OMITTED,
+    ) -> Session:
+        """Change the title or metadata of a session and return it; its place in `list` stays.
+
+        Args:
+            scope: the session.
+            title: the new title, None for none.
+            metadata: keys with their new values; other keys stay, a key given as None is removed.
+
+        Raises:
+            RecordNotFoundError: there is no such session.
+            InvalidInputError: a value that cannot be stored; nothing is changed.
+        """
+        session = _session(scope, "update")
+        named = title if isinstance(title, Omitted) or title is None else _checked_title(title)
+        if metadata is None:
+            raise InvalidInputError("metadata must be a dict, got None; a key given as None is removed")
+        checked = metadata if isinstance(metadata, Omitted) else checked_metadata(metadata)
+        return self._store.log.update(session, title=named, metadata=checked)
+
+    def generate_title(self, *, scope: Scope, model: object) -> Session:
+        """Have a model give the session a title, from how it began, and return the session.
+
+        Args:
+            scope: the session.
+            model: a `ChatModel`, a LangChain chat model or a LlamaIndex LLM; called once.
+
+        Raises:
+            RecordNotFoundError: there is no such session.
+            InvalidInputError: nothing was said in it yet, or `model` is none.
+            ModelError: the model failed or said nothing; the title stays.
+        """
+        session = _session(scope, "generate_title")
+        ask = resolve_chat_model(model)
+        if self._store.log.session(session) is None:
+            raise RecordNotFoundError(f"there is no session {session}; append a message first")
+        # Positions of deleted messages stay free: then what was said last must do.
+        first = self._store.log.read(session, before=_TITLE_MESSAGES)
+        said = title_prompt(first) or title_prompt(self._store.log.read(session, last=_TITLE_MESSAGES))
+        if said is None:
+            raise InvalidInputError(f"generate_title: nothing was said in {session} yet")
+        return self._store.log.update(session, title=title_in(ask(said)))
+
+    def read(
+        self,
+        *,
+        scope: Scope,
+        last: int | None = None,
+        before: int | None = None,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
+    ) -> list[Message]:
         """The log of a session as it was written, in append order; [] for an unknown session.
 
         Args:
             scope: the session.
             last: only the newest `last` messages; reading costs what is returned.
             before: only messages below this position, to page backwards.
+            agent_id: only messages that this agent produced.
+            parent_agent_id: only messages of agents whose parent this is.
         """
         session = _session(scope, "read")
         if last is not None:
             last = checked_count(last, "read: last", most=_LARGEST)
         if before is not None:
             before = checked_count(before, "read: before", most=_LARGEST)
-        return self._store.log.read(session, last=last, before=before)
+        for name, agent in (("agent_id", agent_id), ("parent_agent_id", parent_agent_id)):
+            if agent is not None:
+                checked_id(agent, f"read: {name}")
+        return self._store.log.read(
+            session, last=last, before=before, agent_id=agent_id, parent_agent_id=parent_agent_id
+        )
 
     def for_model(self, *, scope: Scope) -> list[Message]:
         """The whole log with dangling tool calls repaired: valid for a chat API, never trimmed.
@@ -128,15 +215,25 @@ class Sessions:
         return [m for m in self._store.log.system_messages(session) if (m.position or 0) < first]
 
     def get(self, *, scope: Scope) -> Session | None:
-        """The session with its counts and times, None when nothing was ever appended."""
+        """The session with its counts and times, None when it was neither created nor appended to."""
         return self._store.log.session(_session(scope, "get"))
 
-    def list(self, *, scope: Scope) -> list[Session]:
-        """The sessions of a user, last active first."""
+    def list(self, *, scope: Scope, limit: int | None = None, after: Session | None = None) -> list[Session]:
+        """The sessions of a user, last active first.
+
+        Args:
+            scope: the user.
+            limit: at most so many.
+            after: the last session of the page before; only those behind it are returned.
+        """
         user = require_scope(scope, verb="sessions.list")
         if user.kind is not ScopeKind.USER:
             raise ScopeError(f"sessions.list: sessions belong to a user, got {shown(user)}")
-        return self._store.log.sessions(user)
+        if limit is not None:
+            checked_count(limit, "list: limit", most=_LARGEST)
+        if after is not None and not (isinstance(after, Session) and after.scope.parent == user):
+            raise InvalidInputError(f"list: after must be a session of {user}, got {shown(after)}")
+        return self._store.log.sessions(user, limit=limit, after=after)
 
     def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
         """Delete messages with their searchable turns; unknown ids count as nothing."""
@@ -147,10 +244,21 @@ class Sessions:
         return receipt
 
     def clear(self, *, scope: Scope) -> DeleteReceipt:
-        """Delete a session with all its messages and turns; memories of its scope stay. Idempotent."""
+        """Delete a session with its messages, turns, working memory and run states. Idempotent.
+
+        Memories of its scope stay; `memory.delete(scope=...)` deletes those as well.
+        """
         receipt = self._store.log.clear(_session(scope, "clear"))
         self._changed()
         return receipt
+
+
+def _checked_title(title: object) -> str:
+    if not isinstance(title, str) or not title.strip() or len(title) > _LONGEST_TITLE:
+        raise InvalidInputError(
+            f"title must be a text of at most {_LONGEST_TITLE} characters and not blank, got {shown(title)}"
+        )
+    return storable(title)
 
 
 def _session(scope: object, verb: str) -> Scope:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memkit_core.errors import DimensionMismatchError, InvalidInputError, ScopeError
-from memkit_core.models import MemoryRecord, Target
+from memkit_core.errors import ConflictError, DimensionMismatchError, InvalidInputError, ScopeError
+from memkit_core.models import MemoryRecord, StoredValue, Target
 from memkit_core.ports import Matrix, VectorSpace
 from memkit_core.scope import Scope
 
@@ -15,6 +15,15 @@ def check_scopes(scope: Scope, records: Sequence[MemoryRecord]) -> None:
     for record in records:
         if record.scope != scope:
             raise ScopeError(f"put: record {record.id!r} is of {record.scope}, the call is about {scope}")
+
+
+def check_version(old: StoredValue | None, expected_version: int | None, *, key: str) -> None:
+    """Refuse to replace a value that is not of the version the caller has seen; 0 means none."""
+    found = 0 if old is None else old.version
+    if expected_version is not None and expected_version != found:
+        raise ConflictError(
+            f"{key!r} has version {found}, expected was {expected_version}; read it again and decide"
+        )
 
 
 def check_vectors(vectors: Matrix, space: VectorSpace | None, *, backend: str) -> None:

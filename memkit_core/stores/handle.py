@@ -11,6 +11,7 @@ from memkit_core.ports import (
     Problem,
     RecordStore,
     RecordTable,
+    ValueTable,
     VectorSource,
     VectorSpace,
     VectorTable,
@@ -69,6 +70,11 @@ class StoreHandle:
     def log(self) -> MessageLog:
         """See `RecordStore`."""
         return self._open.log
+
+    @property
+    def values(self) -> ValueTable:
+        """See `RecordStore`."""
+        return self._open.values
 
     def given(self, space: VectorSpace) -> VectorSource:
         """See `RecordStore`."""

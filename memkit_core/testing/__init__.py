@@ -27,7 +27,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "changes", "duplicates", "embedders", "filters", "given_vectors", "guard", "indexes", "isolation",
-            "keywords", "lifecycle", "log", "outbox", "records", "records_listed", "vectors",
+            "keywords", "lifecycle", "log", "outbox", "records", "records_listed", "sessions", "values", "vectors",
         )
     )
 )  # fmt: skip

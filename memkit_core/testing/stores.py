@@ -13,6 +13,8 @@ from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
+from memkit_core.testing.sessions import SessionsContract
+from memkit_core.testing.values import ValuesContract
 from memkit_core.testing.vectors import VectorsContract
 
 
@@ -29,6 +31,8 @@ class RecordStoreContract(
     GivenVectorsContract,
     OutboxContract,
     LogContract,
+    SessionsContract,
+    ValuesContract,
     IsolationContract,
     LifecycleContract,
 ):

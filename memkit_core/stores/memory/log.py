@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
-from memkit_core.jsonvalues import canonical_json
+from memkit_core.jsonvalues import JsonValue, canonical_json
 from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Role, Session, Target
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
+from memkit_core.stores.memory.values import forget_values
+from memkit_core.stores.titles import changed_session
 from memkit_core.stores.turns import placed_turn
 
 
@@ -32,13 +36,46 @@ class InMemoryLog:
         newest = {str(message.id): _own(message) for message in messages}
         turn_of = {turn.id: prepared(turn) for turn in turns}
         with self._state.open():
-            sessions = self._state.conversations.setdefault(session.parent, {})
-            log = sessions.setdefault(session, Conversation(created_at=now, updated_at=now))
+            log = self._conversation(session, now)
             log.updated_at = max(log.updated_at, now)
             for i, message in newest.items():
                 log.messages[i] = _placed(message, session, log, now)
                 self._write_turn(session, log.messages[i], turn_of.get(i))
             return [_copied(log.messages[str(message.id)]) for message in messages]
+
+    def _conversation(self, session: Scope, now: datetime) -> Conversation:
+        sessions = self._state.conversations.setdefault(session.parent, {})
+        if session not in sessions:
+            number = 1 + max((log.number for log in sessions.values()), default=0)
+            sessions[session] = Conversation(created_at=now, updated_at=now, number=number)
+        return sessions[session]
+
+    def create(
+        self, session: Scope, *, title: str | None, metadata: Mapping[str, JsonValue], now: datetime
+    ) -> Session:
+        """See `MessageLog.create`."""
+        own = json.loads(canonical_json(dict(metadata)))
+        with self._state.open():
+            if self._state.conversation(session) is None:
+                log = self._conversation(session, now)
+                log.title, log.metadata = title, own
+            return _session(session, self._conversation(session, now))
+
+    def update(
+        self,
+        session: Scope,
+        *,
+        title: str | Omitted | None = OMITTED,
+        metadata: Mapping[str, JsonValue] | Omitted = OMITTED,
+    ) -> Session:
+        """See `MessageLog.update`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            old = None if log is None else _session(session, log)
+            new = changed_session(old, scope=session, title=title, metadata=metadata)
+            if log is not None:
+                log.title, log.metadata = new.title, json.loads(canonical_json(dict(new.metadata)))
+            return new
 
     def _write_turn(self, session: Scope, message: Message, turn: Prepared | None) -> None:
         if turn is not None:
@@ -52,12 +89,26 @@ class InMemoryLog:
         rows = [self._state.rows.get((session, MESSAGES, i)) for i in ids]
         return self._state.remove([row for row in rows if row is not None])
 
-    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
+    def read(
+        self,
+        session: Scope,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
+    ) -> list[Message]:
         """See `MessageLog.read`."""
         with self._state.open():
             log = self._state.conversation(session)
             newest_first = reversed(log.messages.values()) if log is not None else iter(())
-            chosen = (m for m in newest_first if before is None or _position(m) < before)
+            chosen = (
+                m
+                for m in newest_first
+                if (before is None or _position(m) < before)
+                and (agent_id is None or m.agent_id == agent_id)
+                and (parent_agent_id is None or m.parent_agent_id == parent_agent_id)
+            )
             return [_copied(m) for m in reversed(list(islice(chosen, last)))]
 
     def system_messages(self, session: Scope) -> list[Message]:
@@ -81,7 +132,10 @@ class InMemoryLog:
         with self._state.open():
             turns = self._state.remove(self._state.rows_of(Target(scope=session, space=MESSAGES)))
             log = forget_sessions(self._state, lambda scope: scope == session)
-            return dataclasses.replace(turns, messages=log.messages, sessions=log.sessions)
+            values = forget_values(self._state, lambda scope, _kind, _key: scope == session)
+            return dataclasses.replace(
+                turns, messages=log.messages, sessions=log.sessions, notes=values.notes, runs=values.runs
+            )
 
     def session(self, session: Scope) -> Session | None:
         """See `MessageLog.session`."""
@@ -89,12 +143,23 @@ class InMemoryLog:
             log = self._state.conversation(session)
             return None if log is None else _session(session, log)
 
-    def sessions(self, user: Scope) -> list[Session]:
+    def sessions(
+        self, user: Scope, *, limit: int | None = None, after: Session | None = None
+    ) -> list[Session]:
         """See `MessageLog.sessions`."""
         with self._state.open():
             logs = self._state.conversations.get(user, {})
-            newest_made = reversed([_session(scope, log) for scope, log in logs.items()])
-            return sorted(newest_made, key=lambda session: session.updated_at, reverse=True)
+            ranked = sorted(
+                ((log.updated_at, log.number, scope) for scope, log in logs.items()),
+                key=lambda one: one[:2],
+                reverse=True,
+            )
+            if after is not None:
+                # A session that is gone meanwhile stands before those that were active in its moment.
+                log = logs.get(after.scope)
+                place = after.updated_at, 2**62 if log is None else log.number
+                ranked = [one for one in ranked if one[:2] < place]
+            return [_session(scope, logs[scope]) for _, _, scope in ranked[:limit]]
 
 
 def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteReceipt:
@@ -137,5 +202,10 @@ def _position(message: Message) -> int:
 
 def _session(scope: Scope, log: Conversation) -> Session:
     return Session(
-        scope=scope, created_at=log.created_at, updated_at=log.updated_at, messages=len(log.messages)
+        scope=scope,
+        created_at=log.created_at,
+        updated_at=log.updated_at,
+        messages=len(log.messages),
+        title=log.title,
+        metadata=copy.deepcopy(log.metadata),
     )

@@ -27,6 +27,7 @@ from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.memory.log import forget_sessions
 from memkit_core.stores.memory.state import Row, State, copied, kept, prepared
+from memkit_core.stores.memory.values import forget_values
 from memkit_core.times import to_ms
 
 
@@ -146,7 +147,14 @@ class InMemoryRecords:
             [row for (scope, _, _), row in self._state.rows.items() if chosen(scope)]
         )
         logs = forget_sessions(self._state, chosen)
-        return dataclasses.replace(removed, messages=logs.messages, sessions=logs.sessions)
+        values = forget_values(self._state, lambda scope, _kind, _key: chosen(scope))
+        return dataclasses.replace(
+            removed,
+            messages=logs.messages,
+            sessions=logs.sessions,
+            notes=values.notes,
+            runs=values.runs,
+        )
 
     def candidates(
         self, target: Target, points: Sequence[UUID], *, radius: int, where: Filter | None, now: datetime

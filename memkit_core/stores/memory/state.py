@@ -16,7 +16,7 @@ import numpy as np
 
 from memkit_core.errors import ClosedError
 from memkit_core.filters import Filter, matches
-from memkit_core.jsonvalues import canonical_json
+from memkit_core.jsonvalues import JsonValue, canonical_json
 from memkit_core.locks import ThreadLock
 from memkit_core.models import (
     MESSAGES,
@@ -25,6 +25,7 @@ from memkit_core.models import (
     MemoryRecord,
     Message,
     RecordChange,
+    StoredValue,
     Target,
 )
 from memkit_core.ports import Candidate, Vector, VectorSpace
@@ -83,6 +84,9 @@ class Conversation:
 
     created_at: datetime
     updated_at: datetime
+    title: str | None = None
+    metadata: dict[str, JsonValue] = field(default_factory=dict)
+    number: int = 0
     next_position: int = 0
     messages: dict[str, Message] = field(default_factory=dict)
 
@@ -133,6 +137,8 @@ class State:
         self.newest_change: dict[UUID, int] = {}
         self.conversations: dict[Scope | None, dict[Scope, Conversation]] = {}
         self.session_numbers: dict[Scope, int] = {}
+        # The kept versions of each value by scope, kind and key, oldest first.
+        self.values: dict[tuple[Scope, str, str], list[StoredValue]] = {}
         self.vector_space: VectorSpace | None = None
         # In the order of their first use; the value is the highest number confirmed.
         self.synced_through: dict[VectorSpace | None, int] = {None: 0}
@@ -151,6 +157,7 @@ class State:
             self._closed = True
             self.rows, self.points, self.alike, self.partitions = {}, {}, {}, {}
             self.changes, self.newest_change, self.conversations = {}, {}, {}
+            self.values = {}
 
     def rows_of(self, target: Target) -> list[Row]:
         """The target's rows, oldest first, expired ones included."""

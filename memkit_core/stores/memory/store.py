@@ -12,6 +12,7 @@ from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.records import InMemoryRecords
 from memkit_core.stores.memory.state import State
+from memkit_core.stores.memory.values import InMemoryValues
 from memkit_core.stores.memory.vectors import InMemoryOutbox, InMemoryVectors
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class InMemoryStore:
         self.vectors = InMemoryVectors(self._state)
         self.outbox = InMemoryOutbox(self._state)
         self.log = InMemoryLog(self._state)
+        self.values = InMemoryValues(self._state)
         self.store_id: str = uuid.uuid4().hex
         self.durable = False
 

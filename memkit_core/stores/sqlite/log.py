@@ -8,14 +8,16 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from memkit_core.jsonvalues import canonical_json
+from memkit_core.jsonvalues import JsonValue, canonical_json
 from memkit_core.models import DeleteReceipt, MemoryRecord, Message, Role, Session, ToolCall
+from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
+from memkit_core.stores.titles import changed_session
 from memkit_core.stores.turns import placed_turn
 from memkit_core.times import from_ms, to_ms
 
@@ -68,16 +70,64 @@ class SQLiteLog:
             )
         return [stored[message.id] for message in messages]
 
-    def read(self, session: Scope, *, last: int | None = None, before: int | None = None) -> list[Message]:
+    def create(
+        self, session: Scope, *, title: str | None, metadata: Mapping[str, JsonValue], now: datetime
+    ) -> Session:
+        """See `MessageLog.create`."""
+        with self._database.write("create session") as connection:
+            scope_id = ensure_scope(connection, session)
+            connection.execute(
+                "INSERT OR IGNORE INTO sessions(scope_id, title, metadata, created_at, updated_at) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (scope_id, title, canonical_json(dict(metadata)), to_ms(now), to_ms(now)),
+            )
+            return _read_session(connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone())
+
+    def update(
+        self,
+        session: Scope,
+        *,
+        title: str | Omitted | None = OMITTED,
+        metadata: Mapping[str, JsonValue] | Omitted = OMITTED,
+    ) -> Session:
+        """See `MessageLog.update`."""
+        with self._database.write("update session") as connection:
+            scope_id = find_scope(connection, session)
+            row = connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone()
+            old = None if row is None else _read_session(row)
+            new = changed_session(old, scope=session, title=title, metadata=metadata)
+            connection.execute(
+                "UPDATE sessions SET title = ?, metadata = ? WHERE scope_id = ?",
+                (new.title, canonical_json(dict(new.metadata)), scope_id),
+            )
+        return new
+
+    def read(
+        self,
+        session: Scope,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
+    ) -> list[Message]:
         """See `MessageLog.read`."""
+        asked = {"agent_id": agent_id, "parent_agent_id": parent_agent_id}
+        wanted = {column: value for column, value in asked.items() if value is not None}
+        conditions = "".join(f" AND {column} = ?" for column in wanted)
         with self._database.snapshot() as connection:
             scope_id = find_scope(connection, session)
             if scope_id is None:
                 return []
             rows = connection.execute(
-                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND position < ? "
+                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND position < ?{conditions} "
                 "ORDER BY position DESC LIMIT ?",
-                (scope_id, 2**62 if before is None else before, -1 if last is None else last),
+                (
+                    scope_id,
+                    2**62 if before is None else before,
+                    *wanted.values(),
+                    -1 if last is None else last,
+                ),
             ).fetchall()
         return [_read_message(row, session) for row in reversed(rows)]
 
@@ -127,12 +177,20 @@ class SQLiteLog:
             row = connection.execute(f"{_SESSION} WHERE s.digest = ?", (session.digest,)).fetchone()
         return None if row is None else _read_session(row)
 
-    def sessions(self, user: Scope) -> list[Session]:
+    def sessions(
+        self, user: Scope, *, limit: int | None = None, after: Session | None = None
+    ) -> list[Session]:
         """See `MessageLog.sessions`."""
         with self._database.snapshot() as connection:
             user_id = find_scope(connection, user)
+            place: tuple[int, int] = (2**62, 0)
+            if after is not None:
+                # A session that is gone meanwhile stands before those that were active in its moment.
+                place = to_ms(after.updated_at), find_scope(connection, after.scope) or 2**62
             rows = connection.execute(
-                f"{_SESSION} WHERE s.parent_id = ? ORDER BY n.updated_at DESC, n.scope_id DESC", (user_id,)
+                f"{_SESSION} WHERE s.parent_id = ? AND (n.updated_at, n.scope_id) < (?, ?) "
+                "ORDER BY n.updated_at DESC, n.scope_id DESC LIMIT ?",
+                (user_id, *place, -1 if limit is None else limit),
             ).fetchall()
         return [_read_session(row) for row in rows]
 

@@ -177,7 +177,36 @@ CREATE TABLE history(
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE)
+_VALUES = """
+-- JSON values with versions: `kind` tells a working memory (`notes`) from a run state (`runs`).
+CREATE TABLE stored_values(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  scope_id INTEGER NOT NULL REFERENCES scopes(id),
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  label TEXT,
+  version INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  UNIQUE(scope_id, kind, key)
+);
+-- The versions before the newest one, as many as are kept.
+CREATE TABLE value_versions(
+  value_id INTEGER NOT NULL REFERENCES stored_values(id),
+  version INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  label TEXT,
+  at INTEGER NOT NULL,
+  PRIMARY KEY(value_id, version)
+) WITHOUT ROWID;
+
+CREATE INDEX messages_by_agent ON messages(scope_id, agent_id, position) WHERE agent_id IS NOT NULL;
+CREATE INDEX messages_by_parent_agent ON messages(scope_id, parent_agent_id, position)
+  WHERE parent_agent_id IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

@@ -174,6 +174,7 @@ _DROP_SCOPE = """
 DELETE FROM scopes WHERE id = ?
   AND NOT EXISTS (SELECT 1 FROM records r WHERE r.scope_id = scopes.id)
   AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.scope_id = scopes.id)
+  AND NOT EXISTS (SELECT 1 FROM stored_values v WHERE v.scope_id = scopes.id)
   AND NOT EXISTS (SELECT 1 FROM partitions p WHERE p.scope_id = scopes.id)
   AND NOT EXISTS (SELECT 1 FROM scopes c WHERE c.parent_id = scopes.id)
 """

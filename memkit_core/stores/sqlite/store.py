@@ -20,6 +20,7 @@ from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
+from memkit_core.stores.sqlite.values import SQLiteValues
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
 from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
 
@@ -59,6 +60,7 @@ class SQLiteStore:
         self.vectors = SQLiteVectors(self._database)
         self.outbox = SQLiteOutbox(self._database)
         self.log = SQLiteLog(self._database)
+        self.values = SQLiteValues(self._database)
         try:
             with self._database.write("open") as connection:
                 schema.migrate(connection)

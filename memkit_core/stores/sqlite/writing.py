@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
 from memkit_core.jsonvalues import canonical_json
-from memkit_core.models import MEMORIES, ChangeKind, DeleteReceipt, MemoryRecord, Target
+from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
@@ -255,15 +255,31 @@ def delete_records(
 
 
 def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
-    """Delete the sessions with these scope numbers, their messages, and the turns made from them."""
+    """Delete the sessions with these scope numbers, their messages and turns, and what values they have."""
     receipt = DeleteReceipt()
     for scope_id in scope_ids:
         turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
         messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
-        receipt = summed(receipt, turns, DeleteReceipt(messages=messages, sessions=sessions))
+        values = delete_values(connection, "scope_id = ?", (scope_id,))
+        receipt = summed(receipt, turns, values, DeleteReceipt(messages=messages, sessions=sessions))
     drop_unused(connection, scope_ids)
     return receipt
+
+
+def delete_values(
+    connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
+) -> DeleteReceipt:
+    """Delete the rows of `stored_values` for which `condition` holds, with their earlier versions."""
+    connection.execute(
+        f"DELETE FROM value_versions WHERE value_id IN (SELECT id FROM stored_values WHERE {condition})",
+        values,
+    )
+    gone = connection.execute(
+        f"DELETE FROM stored_values WHERE {condition} RETURNING kind", values
+    ).fetchall()
+    kinds = [kind for (kind,) in gone]
+    return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))
 
 
 def summed(*receipts: DeleteReceipt) -> DeleteReceipt:

@@ -1,0 +1,89 @@
+"""Chat models of other libraries as a `ChatModel`, recognised by their methods, not by an import."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from memkit_core.errors import InvalidInputError, ModelError, shown
+from memkit_core.ports import ChatModel
+from memkit_core.text.clean import storable
+
+
+def resolve_chat_model(given: object) -> ChatModel:
+    """The `ChatModel` for a LangChain chat model, a LlamaIndex LLM, or a function from text to text.
+
+    An object with `invoke` is called by that, else by `complete`, else as a function. The model that
+    comes back raises `ModelError` when the given one fails, or answers with something that is no
+    text or a blank one.
+
+    Raises:
+        InvalidInputError: it is a class, or can be called in none of these ways.
+    """
+    if isinstance(given, type):
+        raise InvalidInputError(
+            f"a chat model is an object; got the class {given.__name__}, give {given.__name__}(...)"
+        )
+    for name in ("invoke", "complete"):
+        method = getattr(given, name, None)
+        if callable(method):
+            return _Model(method, _name(given))
+    if callable(given):
+        return _Model(given, _name(given))
+    raise InvalidInputError(
+        "a chat model is a function from text to text, or an object with invoke (LangChain) or complete "
+        f"(LlamaIndex); got {type(given).__name__} {shown(given)}"
+    )
+
+
+class _Model:
+    """A foreign model behind the port."""
+
+    def __init__(self, call: Callable[[str], Any], name: str) -> None:
+        self._call = call
+        self._name = name
+
+    def __call__(self, prompt: str) -> str:
+        try:
+            answer = self._call(prompt)
+        except ModelError:
+            raise
+        except Exception as error:  # a vendor's client raises what it likes
+            raise ModelError(f"{type(error).__name__}: {error}", model=self._name) from error
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise ModelError("is asynchronous; give a model that answers at once", model=self._name)
+        text = _text(answer)
+        if text is None or not text.strip():
+            raise ModelError(f"answered with {shown(answer)}, not with a text", model=self._name)
+        return storable(text)
+
+
+def _text(answer: object) -> str | None:
+    """The text of a string, of a message with `content` (text or blocks), or of what has a `text`."""
+    if isinstance(answer, str):
+        return answer
+    content = getattr(answer, "content", None)
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_block_text(block) for block in content)
+    text = getattr(answer, "text", None)
+    return text if isinstance(text, str) else None
+
+
+def _block_text(block: object) -> str:
+    # Reasoning and tool calls are blocks too, and not what the model says.
+    if isinstance(block, Mapping):
+        text = block.get("text") if block.get("type") == "text" else None
+        return text if isinstance(text, str) else ""
+    return block if isinstance(block, str) else ""
+
+
+def _name(given: object) -> str:
+    for attribute in ("model_name", "model", "__name__"):
+        name = getattr(given, attribute, None)
+        if isinstance(name, str) and name:
+            return str.__str__(name)
+    return type(given).__name__
