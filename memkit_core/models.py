@@ -269,11 +269,19 @@ class DeleteReceipt:
     sessions: int = 0
     vectors: int = 0
     history: int = 0
+    summaries: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether there was nothing to remove."""
-        return not (self.records or self.turns or self.messages or self.sessions or self.vectors)
+        return not (
+            self.records
+            or self.turns
+            or self.messages
+            or self.sessions
+            or self.vectors
+            or self.summaries
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,3 +388,13 @@ class Session:
     messages: int
     title: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The rolling summary of a session: `text` stands for all messages up to `position`, that one included."""
+
+    session: Scope
+    text: str
+    position: int
+    updated_at: datetime

@@ -28,6 +28,7 @@ from memkit_core.models import (
     RecordType,
     Session,
     Status,
+    Summary,
     Target,
 )
 from memkit_core.scope import Scope
@@ -64,6 +65,24 @@ class TokenCounter(Protocol):
 
     def __call__(self, text: str) -> int:
         """How many tokens `text` costs, 0 for the empty text."""
+
+
+class ChatModel(Protocol):
+    """Answers a prompt with text."""
+
+    def __call__(self, prompt: str) -> str:
+        """The model's answer."""
+
+
+class Summarizer(Protocol):
+    """Folds messages into the summary of what came before them."""
+
+    def __call__(self, previous: str, messages: Sequence[Message], max_tokens: int) -> str:
+        """One summary of `previous` ("" at first) and `messages`, of about `max_tokens` at most.
+
+        Called with user, assistant and tool messages in order, never with system messages or an
+        earlier summary. May raise anything: the caller then keeps the summary it has.
+        """
 
 
 # --------------------------------------------------------------------------------- the record store
@@ -438,16 +457,33 @@ class MessageLog(Protocol):
         """The system messages of the log, in append order, without reading the rest."""
 
     def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
-        """Delete messages and their turns; unknown ids count as nothing."""
+        """Delete messages and their turns; unknown ids count as nothing.
+
+        The summary goes too when it covers one of them: it may tell what they said.
+        """
 
     def clear(self, session: Scope) -> DeleteReceipt:
-        """Delete the session and its log with turns and vectors; its memories stay."""
+        """Delete the session and its log with turns, vectors and summary; its memories stay."""
 
     def session(self, session: Scope) -> Session | None:
         """The session, None when nothing was appended."""
 
     def sessions(self, user: Scope) -> list[Session]:
         """The sessions of a user, last active first."""
+
+    def summary(self, session: Scope) -> Summary | None:
+        """The summary kept with the session, None when there is none."""
+
+    def save_summary(self, summary: Summary, *, after: int, messages: int) -> bool:
+        """Keep `summary` in place of the session's one that ends at position `after` (-1: of none).
+
+        Returns whether it was kept. Nothing changes when the session's summary ends elsewhere by
+        now, when `summary` does not reach further, or when other than `messages` messages stand
+        behind `after` up to its position: somebody summarised or deleted meanwhile.
+        """
+
+    def clear_summary(self, session: Scope) -> DeleteReceipt:
+        """Delete the summary of a session; its messages stay."""
 
 
 class VectorSource(Protocol):

@@ -145,7 +145,9 @@ class InMemoryRecords:
             [row for (scope, _, _), row in self._state.rows.items() if chosen(scope)]
         )
         logs = forget_sessions(self._state, chosen)
-        return dataclasses.replace(removed, messages=logs.messages, sessions=logs.sessions)
+        return dataclasses.replace(
+            removed, messages=logs.messages, sessions=logs.sessions, summaries=logs.summaries
+        )
 
     def candidates(
         self, target: Target, points: Sequence[UUID], *, radius: int, where: Filter | None, now: datetime

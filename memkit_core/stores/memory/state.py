@@ -25,6 +25,7 @@ from memkit_core.models import (
     MemoryRecord,
     Message,
     RecordChange,
+    Summary,
     Target,
 )
 from memkit_core.ports import Candidate, Vector, VectorSpace
@@ -85,6 +86,7 @@ class Conversation:
     updated_at: datetime
     next_position: int = 0
     messages: dict[str, Message] = field(default_factory=dict)
+    summary: Summary | None = None
 
 
 @dataclass(slots=True, kw_only=True)

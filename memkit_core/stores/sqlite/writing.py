@@ -255,13 +255,14 @@ def delete_records(
 
 
 def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
-    """Delete the sessions with these scope numbers, their messages, and the turns made from them."""
+    """Delete the sessions with these scope numbers, their messages and summaries, and the turns made from them."""
     receipt = DeleteReceipt()
     for scope_id in scope_ids:
         turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
         messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
+        summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
-        receipt = summed(receipt, turns, DeleteReceipt(messages=messages, sessions=sessions))
+        receipt = summed(receipt, turns, DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries))
     drop_unused(connection, scope_ids)
     return receipt
 
