@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from memkit_core.config import Config
-from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.conversation.windows import fitted, repaired, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, ScopeError, shown
 from memkit_core.inputs import build_message, build_turn, checked_count, checked_id, listed
 from memkit_core.models import DeleteReceipt, Message, Role, Session
@@ -121,6 +121,10 @@ class Sessions:
             users += sum(message.role is Role.USER for message in page)
             page = self._store.log.read(session, last=_PAGE, before=page[0].position)
         earlier = self._system_before(session, tail) if len(tail) >= _PAGE else []
+        if earlier or len(tail) >= _PAGE:
+            # What the page cut off from its user message is in no window.
+            begin = next((i for i, message in enumerate(tail) if message.role is Role.USER), len(tail))
+            tail = [m for m in tail[:begin] if m.role is Role.SYSTEM] + tail[begin:]
         return fitted(repaired(earlier + tail), last=last, max_tokens=max_tokens, count=count)
 
     def _system_before(self, session: Scope, tail: list[Message]) -> list[Message]:
