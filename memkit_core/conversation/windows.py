@@ -201,7 +201,8 @@ def _shortened(messages: list[Message], max_tokens: int, count: TokenCounter) ->
 def shortened(message: Message, max_tokens: int, count: TokenCounter = approximate_tokens) -> Message:
     """The message with the middle of its text cut so that it takes at most `max_tokens`.
 
-    At the least the marker stays, and the calls it makes are never cut. Without its payload, which
+    At the least the marker stays; a text of fewer than some 70 characters, and the calls it makes,
+    are never cut. Without its payload, which
     holds the whole text. One that fits is returned as it is.
     """
     if message_tokens(message, count) <= max_tokens:
@@ -221,7 +222,8 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
 def _cut(message: Message, keep: int) -> Message:
     text = message.text
     marker = LEFT_OUT.format(len(text) - keep)
-    if len(text) <= keep or (keep == 0 and len(text) <= len(marker)):
+    if len(text) - keep <= 2 * len(marker):
+        # The marker would take about as much as it saves.
         return message
     head = (keep + 1) // 2
     tail = text[len(text) - (keep - head) :] if keep > head else ""
