@@ -96,6 +96,7 @@ class Memory:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
         from memkit_core.conversation.sessions import Sessions
+        from memkit_core.conversation.summary import Summaries
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
         from memkit_core.stores.handle import StoreHandle
@@ -113,6 +114,7 @@ class Memory:
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
+        self.summaries = Summaries(self._store, config, clock)
         self.upkeep = Upkeep(self._store, parts.indexers)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.

@@ -275,12 +275,7 @@ class DeleteReceipt:
     def nothing(self) -> bool:
         """Whether there was nothing to remove."""
         return not (
-            self.records
-            or self.turns
-            or self.messages
-            or self.sessions
-            or self.vectors
-            or self.summaries
+            self.records or self.turns or self.messages or self.sessions or self.vectors or self.summaries
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
 from memkit_core.models import Message, Role, ToolCall
@@ -97,7 +98,7 @@ def _turns(log: Sequence[Message]) -> Iterator[range]:
     """The places of each turn: a user message with what follows it, and what stands before the first."""
     starts = [place for place, message in enumerate(log) if message.role is Role.USER]
     bounds = [0, *starts, len(log)]
-    return (range(start, end) for start, end in zip(bounds, bounds[1:], strict=False) if start < end)
+    return (range(start, end) for start, end in pairwise(bounds) if start < end)
 
 
 def _placeholder(asked: Message, call: ToolCall, number: int) -> Message:
@@ -111,6 +112,24 @@ def _placeholder(asked: Message, call: ToolCall, number: int) -> Message:
         session=asked.session,
         indexed=False,
     )
+
+
+def whole_groups(log: Sequence[Message], most: int) -> int:
+    """The largest number of messages, up to `most`, whose end separates no call from its result."""
+    places = {id(message): place for place, message in enumerate(log)}
+    cut = most
+    spans = sorted(
+        (
+            sorted((place, places[id(result)]))
+            for (place, _), found in _answers(log).items()
+            for result in found
+        ),
+        reverse=True,
+    )
+    for first, last in spans:
+        if first < cut <= last:
+            cut = first
+    return cut
 
 
 # ------------------------------------------------------------------ fitting

@@ -262,7 +262,9 @@ def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> Del
         messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
         summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
-        receipt = summed(receipt, turns, DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries))
+        receipt = summed(
+            receipt, turns, DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
+        )
     drop_unused(connection, scope_ids)
     return receipt
 
