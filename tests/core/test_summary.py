@@ -262,7 +262,7 @@ def test_a_message_deleted_while_it_is_summarised_is_in_no_summary(memory):
     """A summary whose messages were deleted while the model thought is not kept."""
     log = talk(memory, 0, 20)
 
-    def slow(previous, messages, max_tokens):
+    def slow(*_):
         memory.sessions.delete([log[0].id], scope=TALK)
         return "secret"
 
@@ -276,7 +276,7 @@ def test_two_that_summarise_at_once(memory):
     talk(memory, 0, 20)
     both = threading.Barrier(2, timeout=10)
 
-    def meet(previous, messages, max_tokens):
+    def meet(*_):
         both.wait()
         return f"by {threading.current_thread().name}"
 
