@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 from benchmarks.plan import Plan
@@ -9,24 +10,34 @@ from benchmarks.raw import RawTable
 from benchmarks.report import Line, interleaved, ratio
 from benchmarks.texts import Texts
 from memkit_core import Memory, Message, Role, Scope
+from memkit_core.conversation.summarizers import ExtractiveSummarizer
+from memkit_core.conversation.tokens import approximate_tokens, tokens_of
 from memkit_core.sequences import chunked
 
 _SHORT, _LONG = 100, 20_000
 _LAST = 20
+_WINDOW_TOKENS = 4000
+_MEDIUM = 1000
+_SUMMARIES = 10
 
 
 def measured_history(plan: Plan) -> list[Line]:
     """Time append and reading the last 20 in a short and a long session; the lines of the table."""
     texts = Texts(seed=7)
-    short, long = (Scope.session(name, user="talker") for name in ("short", "long"))
+    short, medium, long = (Scope.session(name, user="talker") for name in ("short", "medium", "long"))
     table = RawTable(plan.folder / "bare-history.db")
     table.fill(1, texts.sentences(_LONG))
     with Memory.open(plan.folder / "history.db") as memory:
-        for session, length in ((short, _SHORT), (long, _LONG)):
+        for session, length in ((short, _SHORT), (medium, _MEDIUM), (long, _LONG)):
             for chunk in chunked(texts.sentences(length), 1000):
                 memory.sessions.append([_said(text) for text in chunk], scope=session)
         memory.flush()
-        return [*_reading(plan, memory, short, long, table), *_appending(plan, memory, short, long, table)]
+        return [
+            *_reading(plan, memory, short, long, table),
+            *_windows(plan, memory, medium, long),
+            *_summaries(memory, texts),
+            *_appending(plan, memory, short, long, table),
+        ]
 
 
 def _reading(plan: Plan, memory: Memory, short: Scope, long: Scope, table: RawTable) -> list[Line]:
@@ -42,6 +53,42 @@ def _reading(plan: Plan, memory: Memory, short: Scope, long: Scope, table: RawTa
         Line(name=f"read the last {_LAST} of {_LONG:,} messages", measured=str(in_long)),
         ratio(f"  p50 to {_SHORT} messages", in_long.p50, in_short.p50, 1.5),
         ratio("  p50 to plain SQLite", in_long.p50, bare.p50, 20),
+    ]
+
+
+def _windows(plan: Plan, memory: Memory, medium: Scope, long: Scope) -> list[Line]:
+    in_medium, in_long = interleaved(
+        [
+            lambda _: memory.sessions.window(scope=medium, max_tokens=_WINDOW_TOKENS),
+            lambda _: memory.sessions.window(scope=long, max_tokens=_WINDOW_TOKENS),
+        ],
+        plan.rounds,
+    )
+    return [
+        Line(name=f"window of {_WINDOW_TOKENS:,} tokens of {_LONG:,} messages", measured=str(in_long)),
+        ratio(f"  p50 to {_MEDIUM:,} messages", in_long.p50, in_medium.p50, 2),
+    ]
+
+
+def _summaries(memory: Memory, texts: Texts) -> list[Line]:
+    """How large successive summaries become, and how large what the summarizer is given."""
+    talk, given, made = Scope.session("summarised", user="talker"), list[int](), list[int]()
+    summarizer = ExtractiveSummarizer()
+
+    def counted(previous: str, messages: Sequence[Message], max_tokens: int) -> str:
+        given.append(approximate_tokens(previous) + tokens_of(messages))
+        return summarizer(previous, messages, max_tokens)
+
+    while len(made) < _SUMMARIES:
+        memory.sessions.append([_said(text) for text in texts.sentences(50)], scope=talk)
+        result = memory.summaries.update(
+            scope=talk, summarizer=counted, threshold=_WINDOW_TOKENS, count=approximate_tokens
+        )
+        if result.changed and result.summary is not None:
+            made.append(approximate_tokens(result.summary.text))
+    return [
+        Line(name=f"tokens of {_SUMMARIES} successive summaries", measured=" ".join(map(str, made))),
+        Line(name="  tokens the summarizer was given", measured=" ".join(map(str, given))),
     ]
 
 

@@ -25,8 +25,8 @@ from memkit_core import (
     Scope,
     ScoredRecord,
 )
-from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.conversation.windows import repaired, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.conversation.windows import repaired
 from memkit_core.errors import shown
 
 _log = logging.getLogger("memkit.llamaindex")

@@ -20,7 +20,10 @@ from numpy.typing import ArrayLike
 
 from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.config import Config
+from memkit_core.conversation.context import TurnContext
+from memkit_core.conversation.history import Merge, RelevantWindow
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.summary import Summaries, SummaryContext, SummaryUpdate
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
@@ -38,9 +41,10 @@ from memkit_core.models import (
     RecordType,
     Session,
     Status,
+    Summary,
 )
 from memkit_core.omitted import OMITTED, Omitted
-from memkit_core.ports import TokenCounter, Vector
+from memkit_core.ports import Summarizer, TokenCounter, Vector
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, TimeLike, utc_now
@@ -135,6 +139,24 @@ class AsyncSessions:
             self._sessions.window, scope=scope, last=last, max_tokens=max_tokens, count=count
         )
 
+    async def relevant_window(
+        self,
+        query: str,
+        *,
+        scope: Scope,
+        recent: int = 10,
+        relevant: int = 5,
+        merge: Merge | str = Merge.APPEND,
+        neighbours: int = 0,
+        max_tokens: int | None = None,
+        count: TokenCounter = approximate_tokens,
+    ) -> RelevantWindow:
+        """See `Sessions.relevant_window`."""
+        return await self._hops.run(
+            self._sessions.relevant_window, query, scope=scope, recent=recent, relevant=relevant,
+            merge=merge, neighbours=neighbours, max_tokens=max_tokens, count=count,
+        )  # fmt: skip
+
     async def get(self, *, scope: Scope) -> Session | None:
         """See `Sessions.get`."""
         return await self._hops.run(self._sessions.get, scope=scope)
@@ -152,6 +174,50 @@ class AsyncSessions:
     async def clear(self, *, scope: Scope) -> DeleteReceipt:
         """See `Sessions.clear`."""
         return await self._hops.run(self._sessions.clear, scope=scope)
+
+
+class AsyncSummaries:
+    """The verbs of `memory.summaries`, awaited; reached as `AsyncMemory.summaries`. See `Summaries`."""
+
+    def __init__(self, summaries: Summaries, hops: _Hops) -> None:
+        """Call `summaries` in worker threads."""
+        self._summaries = summaries
+        self._hops = hops
+
+    @property
+    def last_error(self) -> str | None:
+        """See `Summaries.last_error`."""
+        return self._summaries.last_error
+
+    async def get(self, *, scope: Scope) -> Summary | None:
+        """See `Summaries.get`."""
+        return await self._hops.run(self._summaries.get, scope=scope)
+
+    async def update(
+        self,
+        *,
+        scope: Scope,
+        summarizer: Summarizer | None = None,
+        threshold: float | None = None,
+        model_window: int | None = None,
+        keep: int | None = None,
+        count: TokenCounter | None = None,
+    ) -> SummaryUpdate:
+        """See `Summaries.update`."""
+        return await self._hops.run(
+            self._summaries.update, scope=scope, summarizer=summarizer, threshold=threshold,
+            model_window=model_window, keep=keep, count=count,
+        )  # fmt: skip
+
+    async def context(
+        self, *, scope: Scope, max_tokens: int | None = None, count: TokenCounter | None = None
+    ) -> SummaryContext:
+        """See `Summaries.context`."""
+        return await self._hops.run(self._summaries.context, scope=scope, max_tokens=max_tokens, count=count)
+
+    async def clear(self, *, scope: Scope) -> DeleteReceipt:
+        """See `Summaries.clear`."""
+        return await self._hops.run(self._summaries.clear, scope=scope)
 
 
 class AsyncDocuments:
@@ -252,6 +318,7 @@ class AsyncMemory:
         self.sessions = AsyncSessions(memory.sessions, self._hops)
         self.working = AsyncWorkingMemory(memory.working, self._hops)
         self.runs = AsyncRuns(memory.runs, self._hops)
+        self.summaries = AsyncSummaries(memory.summaries, self._hops)
 
     @classmethod
     async def open(
@@ -351,6 +418,28 @@ class AsyncMemory:
             self._memory.recall, query, scope=scope, top_k=top_k, filters=filters, types=types,
             status=status, include_messages=include_messages, exclude_messages=exclude_messages,
             ranking=ranking, now=now,
+        )  # fmt: skip
+
+    async def turn_context(
+        self,
+        session: Scope,
+        query: str,
+        *,
+        system: str = "",
+        working_memory: str = "",
+        scopes: Sequence[Scope] | None = None,
+        episodes: int = 3,
+        skills: int = 2,
+        memories: int = 5,
+        recent: int = 10,
+        max_tokens: int | None = None,
+        count: TokenCounter | None = None,
+    ) -> TurnContext:
+        """See `Memory.turn_context`."""
+        return await self._hops.run(
+            self._memory.turn_context, session, query, system=system, working_memory=working_memory,
+            scopes=scopes, episodes=episodes, skills=skills, memories=memories, recent=recent,
+            max_tokens=max_tokens, count=count,
         )  # fmt: skip
 
     async def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002

@@ -61,6 +61,9 @@ class Config:
             disk kills the process inside the engine.
         busy_timeout: seconds to wait for another process's write transaction.
         wal_checkpoint_bytes: size of SQLite's write-ahead log that makes a writer checkpoint it.
+        summary_threshold: tokens of a conversation above which its older part is summarised.
+        summary_keep: the newest messages that no summary takes in.
+        summary_max_tokens: the most tokens of a summary.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
     """
@@ -84,6 +87,9 @@ class Config:
     disk_reserve: int = 256 * MEBIBYTE
     busy_timeout: float = 5.0
     wal_checkpoint_bytes: int = 4 * MEBIBYTE
+    summary_threshold: int = 170_000
+    summary_keep: int = 6
+    summary_max_tokens: int = 2_000
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
     def __post_init__(self) -> None:
@@ -97,6 +103,7 @@ class Config:
         for name in (
             "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
+            "summary_threshold", "summary_keep", "summary_max_tokens",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")

@@ -45,7 +45,7 @@ from memkit_core.models import (
     Status,
 )
 from memkit_core.omitted import OMITTED, Omitted
-from memkit_core.ports import ListQuery, OutboxState
+from memkit_core.ports import ListQuery, OutboxState, TokenCounter
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.stores.handle import StoreHandle
@@ -54,6 +54,7 @@ from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 
 if TYPE_CHECKING:
     from memkit_core.connect import Parts
+    from memkit_core.conversation.context import TurnContext
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
@@ -97,9 +98,11 @@ class Memory:
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
         from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
+        from memkit_core.conversation.summary import Summaries
         from memkit_core.conversation.working import WorkingMemory
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
+        from memkit_core.recall.turns import turn_finder
         from memkit_core.stores.handle import StoreHandle
         from memkit_core.upkeep import Upkeep
         from memkit_core.worker import Worker
@@ -114,7 +117,9 @@ class Memory:
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
-        self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake)
+        find = turn_finder(self._recall, config, clock)
+        self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
+        self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
         self.upkeep = Upkeep(self._store, parts.indexers)
@@ -401,6 +406,65 @@ class Memory:
                 exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
         )
+
+    def turn_context(
+        self,
+        session: Scope,
+        query: str,
+        *,
+        system: str = "",
+        working_memory: str = "",
+        scopes: Sequence[Scope] | None = None,
+        episodes: int = 3,
+        skills: int = 2,
+        memories: int = 5,
+        recent: int = 10,
+        max_tokens: int | None = None,
+        count: TokenCounter | None = None,
+    ) -> TurnContext:
+        """All that the prompt of one turn is built from, in order; calls no chat model.
+
+        System text and working memory, the rolling summary, the memories that answer `query`, and
+        the newest messages. A recall that fails leaves the memories out and says so in `.missing`.
+
+        Args:
+            session: whose turn it is, `Scope.session(id, user=...)`.
+            query: the current input, to recall for; a blank one recalls nothing.
+            system: the system prompt.
+            working_memory: the note that stands whole behind the system prompt.
+            scopes: whose memories are recalled; the session, its user and the user's workspace when
+                None.
+            episodes: the most memories of type event; 0 for none.
+            skills: the most of type skill; 0 for none.
+            memories: the most of all other types; 0 for none.
+            recent: so many of the newest messages, as whole turns.
+            max_tokens: the budget of the whole prompt with the current input, None for no limit.
+                System text and summary are never cut. The recent messages come next; recalled
+                memories, whole ones only, take at most half of what is left then.
+            count: counts tokens, see `resolve_token_counter`.
+
+        Raises:
+            ScopeError: `session` is not a session.
+            InvalidInputError: a value out of range.
+            BackendError: the session cannot be read.
+        """
+        from memkit_core.conversation.context import Wanted, build_turn_context, default_scopes
+        from memkit_core.conversation.tokens import resolve_token_counter
+
+        require_scope(session, verb="turn_context")
+        named = default_scopes(session) if scopes is None else checked_scopes(scopes, verb="turn_context")
+        return build_turn_context(
+            session,
+            query,
+            Wanted(
+                system=system, working_memory=working_memory, scopes=named, episodes=episodes,
+                skills=skills, memories=memories, recent=recent, max_tokens=max_tokens,
+            ),
+            sessions=self.sessions,
+            summaries=self.summaries,
+            recall=self.recall,
+            count=resolve_token_counter(count),
+        )  # fmt: skip
 
     def _answered(self, query: RecallQuery) -> RecallResult:
         result = self._recall.run(query)

@@ -280,12 +280,13 @@ class DeleteReceipt:
     history: int = 0
     notes: int = 0
     runs: int = 0
+    summaries: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether there was nothing to remove."""
-        kinds = (self.records, self.turns, self.messages, self.sessions, self.vectors, self.notes, self.runs)
-        return not any(kinds)
+        kinds = (self.records, self.turns, self.messages, self.sessions, self.vectors)
+        return not any((*kinds, self.notes, self.runs, self.summaries))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,4 +464,14 @@ class RunState:
     status: str
     version: int
     created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The rolling summary of a session: `text` stands for all messages up to `position`, that one included."""
+
+    session: Scope
+    text: str
+    position: int
     updated_at: datetime

@@ -30,6 +30,7 @@ from memkit_core.models import (
     Session,
     Status,
     StoredValue,
+    Summary,
     Target,
 )
 from memkit_core.omitted import OMITTED, Omitted
@@ -74,6 +75,17 @@ class ChatModel(Protocol):
 
     def __call__(self, prompt: str) -> str:
         """What the model says to `prompt`."""
+
+
+class Summarizer(Protocol):
+    """Folds messages into the summary of what came before them."""
+
+    def __call__(self, previous: str, messages: Sequence[Message], max_tokens: int) -> str:
+        """One summary of `previous` ("" at first) and `messages`, of about `max_tokens` at most.
+
+        Called with user, assistant and tool messages in order, never with system messages or an
+        earlier summary. May raise anything: the caller then keeps the summary it has.
+        """
 
 
 # --------------------------------------------------------------------------------- the record store
@@ -486,10 +498,13 @@ class MessageLog(Protocol):
         """The system messages of the log, in append order, without reading the rest."""
 
     def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
-        """Delete messages and their turns; unknown ids count as nothing."""
+        """Delete messages and their turns; unknown ids count as nothing.
+
+        The summary goes too when it covers one of them: it may tell what they said.
+        """
 
     def clear(self, session: Scope) -> DeleteReceipt:
-        """Delete the session and its log with turns, vectors and stored values; its memories stay."""
+        """Delete the session and its log with turns, vectors, summary and stored values; its memories stay."""
 
     def session(self, session: Scope) -> Session | None:
         """The session, None when it was neither created nor appended to."""
@@ -498,6 +513,20 @@ class MessageLog(Protocol):
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
     ) -> list[Session]:
         """The sessions of a user, last active first; at most `limit`, those behind `after`."""
+
+    def summary(self, session: Scope) -> Summary | None:
+        """The summary kept with the session, None when there is none."""
+
+    def save_summary(self, summary: Summary, *, after: int, messages: int) -> bool:
+        """Keep `summary` in place of the session's one that ends at position `after` (-1: of none).
+
+        Returns whether it was kept. Nothing changes when the session's summary ends elsewhere by
+        now, when `summary` does not reach further, or when other than `messages` messages stand
+        behind `after` up to its position: somebody summarised or deleted meanwhile.
+        """
+
+    def clear_summary(self, session: Scope) -> DeleteReceipt:
+        """Delete the summary of a session; its messages stay."""
 
 
 class ValueTable(Protocol):

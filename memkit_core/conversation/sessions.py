@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.config import Config
+from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, with_relevant
 from memkit_core.conversation.titles import title_in, title_prompt
-from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.conversation.windows import fitted, repaired, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
-from memkit_core.inputs import build_message, build_turn, checked_count, checked_id, listed
+from memkit_core.inputs import build_message, build_turn, checked_count, checked_enum, checked_id, listed
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
@@ -29,13 +30,20 @@ class Sessions:
     """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe."""
 
     def __init__(
-        self, store: RecordStore, config: Config, clock: Clock, *, changed: Callable[[], None]
+        self,
+        store: RecordStore,
+        config: Config,
+        clock: Clock,
+        *,
+        changed: Callable[[], None],
+        find: FindTurns,
     ) -> None:
-        """Work on `store`; `changed` is called after turns were written or deleted."""
+        """Work on `store`; `changed` is called after turns were written or deleted, `find` recalls them."""
         self._store = store
         self._config = config
         self._clock = clock
         self._changed = changed
+        self._find = find
 
     def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
         """Append messages to a session, in order, and return them as stored.
@@ -208,7 +216,67 @@ class Sessions:
             users += sum(message.role is Role.USER for message in page)
             page = self._store.log.read(session, last=_PAGE, before=page[0].position)
         earlier = self._system_before(session, tail) if len(tail) >= _PAGE else []
+        if earlier or len(tail) >= _PAGE:
+            # What the page cut off from its user message is in no window.
+            begin = next((i for i, message in enumerate(tail) if message.role is Role.USER), len(tail))
+            tail = [m for m in tail[:begin] if m.role is Role.SYSTEM] + tail[begin:]
         return fitted(repaired(earlier + tail), last=last, max_tokens=max_tokens, count=count)
+
+    def relevant_window(
+        self,
+        query: str,
+        *,
+        scope: Scope,
+        recent: int = 10,
+        relevant: int = 5,
+        merge: Merge | str = Merge.APPEND,
+        neighbours: int = 0,
+        max_tokens: int | None = None,
+        count: TokenCounter = approximate_tokens,
+    ) -> RelevantWindow:
+        """The recent messages of a session and the older ones that answer `query`: valid for a chat API.
+
+        A recalled message brings its whole turn: the user message, marked as said earlier, with all
+        that follows it up to the next. No message stands there twice. When nothing can be recalled,
+        whatever the reason, the recent ones come alone and the result says so.
+
+        Args:
+            query: plain text, most often the current input; a blank one recalls nothing.
+            scope: the session; no other one is searched.
+            recent: so many of the newest messages, as whole turns, see `window`.
+            relevant: so many older messages at most are recalled.
+            merge: where recalled turns stand: `append` (behind the recent turns, before the newest),
+                `prepend` or `interleave` (in the order all was said).
+            neighbours: so many turns before and after each recalled one come along.
+            max_tokens: a budget of all of it; recalled turns take at most half of what the recent
+                messages leave. None for no limit.
+            count: how many tokens a text takes.
+
+        Raises:
+            ScopeError: `scope` is not a session.
+            InvalidInputError: a value out of range.
+            BackendError: the recent messages cannot be read.
+        """
+        if not isinstance(query, str):
+            raise InvalidInputError(f"relevant_window: query must be a string, got {shown(query)}")
+        checked_count(recent, "relevant_window: recent", most=_LARGEST)
+        checked_count(relevant, "relevant_window: relevant", most=self._config.max_top_k)
+        if neighbours != 0:
+            checked_count(neighbours, "relevant_window: neighbours", most=_LARGEST)
+        placed = checked_enum(Merge, merge, "merge")
+        window = self.window(scope=scope, last=recent, max_tokens=max_tokens, count=count)
+        return with_relevant(
+            self._store.log,
+            self._find,
+            window,
+            query,
+            session=scope,
+            relevant=relevant,
+            neighbours=neighbours,
+            merge=placed,
+            room=None if max_tokens is None else max(max_tokens - tokens_of(window, count), 0) // 2,
+            count=count,
+        )
 
     def _system_before(self, session: Scope, tail: list[Message]) -> list[Message]:
         first = tail[0].position or 0

@@ -1,11 +1,23 @@
-"""How much of a model's context a text takes, when the model's own tokenizer is not at hand."""
+"""How much of a model's context texts and messages take, with or without the model's own tokenizer."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import json
 import math
+import os
 import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
 
+from memkit_core.errors import InvalidInputError, shown
+from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import Message
+from memkit_core.ports import TokenCounter
 
 # Han, kana, Hangul and the wide forms: about one token a character in the tokenizers of today's
 # models, where Latin text takes one for every four characters. A text, which `re` compiles on first
@@ -13,19 +25,206 @@ from memkit_core.models import Message
 _WIDE = (
     r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
+# Emoji take one to three tokens each.
+_EMOJI = r"[\U0001f000-\U0001faff]"
 _OTHER = r"[^\x00-\u024f]"
+
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat API adds to each message for its role and separators."""
+IMAGE_TOKENS = 765
+"""Of one image: 1024 x 1024 in high detail by OpenAI's guide (85 + 4 tiles of 170)."""
+SMALL_IMAGE_TOKENS = 85
+"""Of one image that asks for `detail: low`, by the same guide."""
+MEDIA_TOKENS = 256
+"""Of one audio, video or other encoded part, whose length in tokens is not known: LlamaIndex's estimate."""
+
+_ENCODED: Final = re.compile(r"\s*data:|[^\s\u0250-\U0010ffff]{1000}")
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+_CALL_TYPES: Final = frozenset({"tool_call", "tool_use", "function_call"})
+_IMAGE_TYPES: Final = frozenset({"image", "image_url", "input_image"})
+_MEDIA_TYPES: Final = frozenset({"audio", "input_audio", "video", "document", "file", "input_file"})
+# Names and numbers that a block carries for programs: not sent as text.
+_NOT_TEXT: Final = frozenset({"type", "block_type", "id", "index", "mime_type", "media_type"})
 
 
 def approximate_tokens(text: str) -> int:
-    """An estimate that is never 0 for a non-empty text: 1 a CJK character, 1/4 a Latin one, 1/2 else."""
+    """An estimate that is never 0 for a non-empty text.
+
+    1 for a CJK character, 2 for an emoji, 1/4 for a Latin character, 1/2 for any other.
+    """
+    if text.isascii():
+        return math.ceil(len(text) / 4)
     wide = len(re.findall(_WIDE, text))
-    other = len(re.findall(_OTHER, text)) - wide
-    narrow = len(text) - wide - other
-    return math.ceil(wide + other / 2 + narrow / 4)
+    emoji = len(re.findall(_EMOJI, text))
+    other = len(re.findall(_OTHER, text)) - wide - emoji
+    narrow = len(text) - wide - emoji - other
+    return math.ceil(wide + 2 * emoji + other / 2 + narrow / 4)
+
+
+# ------------------------------------------------------------------ which counter
+
+
+def resolve_token_counter(given: object = None) -> TokenCounter:
+    """The counter that `given` stands for; never downloads anything, then or later.
+
+    Args:
+        given: a function from text to tokens, which is used as it is; a chat model, whose
+            `get_num_tokens` is used unless it would need a tokenizer that is not on disk; or None:
+            tiktoken's `o200k_base` when the package and its data are there, else
+            `approximate_tokens`.
+
+    Raises:
+        InvalidInputError: `given` is none of these.
+    """
+    own = getattr(given, "get_num_tokens", None)
+    if own is not None and not isinstance(given, type):
+        return _counter_of_model(given, own)
+    if given is None:
+        return _tiktoken("o200k_base") or approximate_tokens
+    if callable(given):
+        return given
+    raise InvalidInputError(
+        f"count takes a function from text to tokens or a model with get_num_tokens, got {shown(given)}"
+    )
+
+
+def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:
+    kind = type(model)
+    counting = _module_of(kind, "get_num_tokens"), _module_of(kind, "get_token_ids")
+    custom = getattr(model, "custom_get_token_ids", None) is not None
+    if custom or not all(module.startswith(("langchain_core", "langchain_openai")) for module in counting):
+        return own
+    # LangChain's own ways fetch a tokenizer from the network when it is not there: its base class
+    # that of GPT-2, its OpenAI models tiktoken's data.
+    if counting[1].startswith("langchain_openai"):
+        name = str(getattr(model, "model_name", ""))
+        old = name.startswith(("gpt-4-", "gpt-3.5")) or name == "gpt-4"
+        return _tiktoken("cl100k_base" if old else "o200k_base") or approximate_tokens
+    return approximate_tokens
+
+
+def _module_of(kind: type, name: str) -> str:
+    return str(getattr(getattr(kind, name, None), "__module__", None) or "")
+
+
+# Where tiktoken fetches an encoding from, which names its file in the cache, and the digest without
+# which it would fetch the file again; both as in tiktoken_ext/openai_public.py of tiktoken 0.14.
+_ENCODINGS: Final = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+_ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+# One long run of letters is merged in more than linear time; pieces of this length are quick.
+_PIECE: Final = 20_000
+
+
+def _tiktoken(encoding: str) -> TokenCounter | None:
+    """A counter by tiktoken, None when the package or its data is missing."""
+    name = hashlib.sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
+    if importlib.util.find_spec("tiktoken") is None:
+        return None
+    return _tiktoken_at(encoding, str(_cache_folder() / name))
+
+
+def _cache_folder() -> Path:
+    # As tiktoken.load.read_file_cached finds it; "" means that it keeps none, and no file has that name.
+    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if variable in os.environ:
+            return Path(os.environ[variable] or os.devnull)
+    return Path(tempfile.gettempdir(), "data-gym-cache")
+
+
+@lru_cache(maxsize=8)
+def _tiktoken_at(encoding: str, path: str) -> TokenCounter | None:
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(data).hexdigest() != _ENCODINGS[encoding]:
+        return None
+    import tiktoken
+
+    encode = tiktoken.get_encoding(encoding).encode_ordinary
+
+    def count(text: str) -> int:
+        return sum(len(encode(text[start : start + _PIECE])) for start in range(0, len(text), _PIECE))
+
+    return count
+
+
+# ------------------------------------------------------------------ messages
 
 
 def message_text(message: Message) -> str:
-    """All of a message that is charged for: its text and the calls it makes."""
-    return "".join([message.text, *(call.name + call.arguments for call in message.tool_calls)])
+    """All text of a message that is charged for: what it says, the calls it makes, and its other blocks'."""
+    calls = (call.name + call.arguments for call in message.tool_calls)
+    return "".join([message.text, *calls, *(part for part in _extras(message) if isinstance(part, str))])
+
+
+def message_tokens(message: Message, count: TokenCounter = approximate_tokens) -> int:
+    """What one message takes of a model's context.
+
+    Counted are its text, the names and arguments of its calls, and the blocks of its payload that
+    the text does not show: reasoning, citations, refused calls and blocks of unknown types by their
+    text, images by `IMAGE_TOKENS`, other encoded data by `MEDIA_TOKENS` whatever its length.
+    """
+    fixed = sum(part for part in _extras(message) if isinstance(part, int))
+    return count(message_text(message)) + fixed + MESSAGE_OVERHEAD
+
+
+def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tokens) -> int:
+    """What these messages take of a model's context, see `message_tokens`."""
+    return sum(message_tokens(message, count) for message in messages)
+
+
+def _extras(message: Message) -> Iterator[str | int]:
+    """Texts and fixed costs of the blocks of a payload that `text` and `tool_calls` do not hold."""
+    payload = message.payload
+    if not isinstance(payload, Mapping):
+        return
+    # LangChain keeps the fields of a message under "data", LlamaIndex beside the role.
+    data = payload.get("data")
+    fields = data if isinstance(data, Mapping) else payload
+    for name in ("content", "blocks"):
+        blocks = fields.get(name)
+        if isinstance(blocks, Sequence) and not isinstance(blocks, str):
+            for block in blocks:
+                yield from _block(block, message)
+    yield from _leaves(fields.get("invalid_tool_calls"))
+
+
+def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
+    if not isinstance(block, Mapping):
+        return
+    kind = str(block.get("type") or block.get("block_type") or "")
+    if kind in _TEXT_TYPES:
+        text = block.get("text")
+        # Some frameworks show only a part of the blocks as the text.
+        if isinstance(text, str) and text not in message.text:
+            yield text
+        yield from _leaves({key: part for key, part in block.items() if key not in ("text", "extras")})
+    elif kind in _CALL_TYPES:
+        if not message.tool_calls:
+            yield from _leaves(block)
+    elif kind in _IMAGE_TYPES:
+        inner = block.get("image_url")
+        detail = inner.get("detail") if isinstance(inner, Mapping) else block.get("detail")
+        yield SMALL_IMAGE_TOKENS if detail == "low" else IMAGE_TOKENS
+    elif kind in _MEDIA_TYPES:
+        yield MEDIA_TOKENS
+    else:
+        yield from _leaves(block)
+
+
+def _leaves(value: JsonValue) -> Iterator[str | int]:
+    if isinstance(value, str):
+        yield MEDIA_TOKENS if _ENCODED.match(value) else value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            if key not in _NOT_TEXT:
+                yield from _leaves(part)
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None and not isinstance(value, bool):
+        yield json.dumps(value)

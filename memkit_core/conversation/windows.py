@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, approximate_tokens, message_text
+from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
 from memkit_core.models import Message, Role, ToolCall
 from memkit_core.ports import TokenCounter
 
 NO_RESULT = "[No result of this call was recorded.]"
 """The text that stands in for the result of a call that never got one."""
+LEFT_OUT = "\n[... {} characters left out ...]\n"
+"""What stands in a window for the middle of a message that is too large for it."""
+
+# No token of natural text is longer on average, so more characters never fit.
+_CHARS_A_TOKEN = 8
+
+
+# ------------------------------------------------------------------ repair
 
 
 def repaired(log: Sequence[Message]) -> list[Message]:
     """The log with every tool call answered: what can be sent to a model, the same on every read.
 
     Each result stands right behind its call, in the order they came; a call without a result is
-    answered by a placeholder (`NO_RESULT`); a result without a call is left out. Nothing is
-    trimmed, and the stored log is not changed.
+    answered by a placeholder (`NO_RESULT`); a result without a call is left out. Which result
+    belongs to a call depends on nothing before the user message that the call follows, so a window
+    of whole turns is repaired as the whole log is. Nothing is trimmed, and the stored log is not
+    changed.
     """
     answers = _answers(log)
     view: list[Message] = []
@@ -25,48 +38,101 @@ def repaired(log: Sequence[Message]) -> list[Message]:
         if message.role is Role.TOOL:
             continue
         view.append(message)
-        view.extend(_answer(message, call, place, answers) for call in message.tool_calls)
+        if message.role is Role.ASSISTANT:
+            found = {key: iter(answers[place, key]) for key in {call.id for call in message.tool_calls}}
+            view.extend(
+                next(found[call.id], None) or _placeholder(message, call, number)
+                for number, call in enumerate(message.tool_calls)
+            )
     return view
 
 
-def _answer(asked: Message, call: ToolCall, place: int, answers: dict[tuple[int, str], Message]) -> Message:
-    # Taken out, so that a second call with the same id does not get the same result again.
-    key = (place, call.id)
-    return answers.pop(key) if key in answers else _placeholder(asked, call)
-
-
-def _answers(log: Sequence[Message]) -> dict[tuple[int, str], Message]:
-    """The result of each call, by the place of the message that asks and the call's id.
+def _answers(log: Sequence[Message]) -> dict[tuple[int, str], list[Message]]:
+    """The results of each call, by the place of the message that asks and the call's id.
 
     Some models use an id again in a later turn (`call_0`), so a result belongs to the newest call
-    before it. One that came before its call was even logged goes to the first call with its id.
+    before it in its turn, else to a later one of its turn (it was logged too early), else to the
+    newest one of the turns before. Where there are more results than calls, the first count.
     """
-    answers: dict[tuple[int, str], Message] = {}
-    asked: dict[str, int] = {}
-    early: dict[str, Message] = {}
-    for place, message in enumerate(log):
-        for call in message.tool_calls:
-            if call.id not in asked and call.id in early:
-                answers[place, call.id] = early[call.id]
-            asked[call.id] = place
-        if message.role is Role.TOOL and message.tool_call_id is not None:
-            if message.tool_call_id in asked:
-                answers.setdefault((asked[message.tool_call_id], message.tool_call_id), message)
-            else:
-                early.setdefault(message.tool_call_id, message)
+    answers: dict[tuple[int, str], list[Message]] = defaultdict(list)
+    open_calls: dict[tuple[int, str], int] = defaultdict(int)
+    newest: dict[str, int] = {}
+    for turn in _turns(log):
+        asked: dict[str, int] = {}
+        strays: list[Message] = []
+        for place in turn:
+            message = log[place]
+            if message.role is Role.ASSISTANT:
+                for call in message.tool_calls:
+                    asked[call.id] = place
+                    open_calls[place, call.id] += 1
+            elif message.role is Role.TOOL and message.tool_call_id is not None:
+                if message.tool_call_id in asked:
+                    _give(message, asked[message.tool_call_id], answers, open_calls)
+                else:
+                    strays.append(message)
+        for message in strays:
+            call_id = message.tool_call_id or ""
+            places = [place for place in turn if open_calls.get((place, call_id))]
+            if places:
+                _give(message, places[0], answers, open_calls)
+            elif call_id in newest:
+                _give(message, newest[call_id], answers, open_calls)
+        newest |= asked
     return answers
 
 
-def _placeholder(asked: Message, call: ToolCall) -> Message:
+def _give(
+    result: Message,
+    place: int,
+    answers: dict[tuple[int, str], list[Message]],
+    open_calls: dict[tuple[int, str], int],
+) -> None:
+    key = place, result.tool_call_id or ""
+    if open_calls[key]:
+        open_calls[key] -= 1
+        answers[key].append(result)
+
+
+def _turns(log: Sequence[Message]) -> Iterator[range]:
+    """The places of each turn: a user message with what follows it, and what stands before the first."""
+    starts = [place for place, message in enumerate(log) if message.role is Role.USER]
+    bounds = [0, *starts, len(log)]
+    return (range(start, end) for start, end in pairwise(bounds) if start < end)
+
+
+def _placeholder(asked: Message, call: ToolCall, number: int) -> Message:
+    twin = any(other.id == call.id for other in asked.tool_calls[:number])
     return Message(
         role=Role.TOOL,
         text=NO_RESULT,
-        id=f"{asked.id}:{call.id}",
+        id=f"{asked.id}:{call.id}" + (f":{number}" if twin else ""),
         tool_call_id=call.id,
         created_at=asked.created_at,
         session=asked.session,
         indexed=False,
     )
+
+
+def whole_groups(log: Sequence[Message], most: int) -> int:
+    """The largest number of messages, up to `most`, whose end separates no call from its result."""
+    places = {id(message): place for place, message in enumerate(log)}
+    cut = most
+    spans = sorted(
+        (
+            sorted((place, places[id(result)]))
+            for (place, _), found in _answers(log).items()
+            for result in found
+        ),
+        reverse=True,
+    )
+    for first, last in spans:
+        if first < cut <= last:
+            cut = first
+    return cut
+
+
+# ------------------------------------------------------------------ fitting
 
 
 def fitted(
@@ -79,8 +145,12 @@ def fitted(
     """The end of a repaired view that fits, as whole turns: valid for a chat API.
 
     A turn is a user message with all that follows it up to the next one, so the first message
-    after the system messages is the user's and no call loses its results. The newest turn is kept
-    even when it alone is too large; without any user message only system messages are returned.
+    after the system messages is the user's and no call loses its results. Without any user message
+    only system messages are returned.
+
+    The newest turn is always there. With `last` it is whole, also when it alone has more messages.
+    With `max_tokens` it is cut to fit, see `shortened_turn`; only the system messages, which are
+    never cut, and a remainder of some words a message can then take more than the budget.
 
     Args:
         view: a view as `repaired` makes it.
@@ -101,12 +171,79 @@ def fitted(
     for turn in reversed(turns):
         messages += len(turn)
         tokens += tokens_of(turn, count) if room is not None else 0
+        if room is not None and tokens > room and not kept:
+            return system + shortened_turn(turn, max(room, 0), count)
         if kept and ((last is not None and messages > last) or (room is not None and tokens > room)):
             break
         kept.append(turn)
     return system + [message for turn in reversed(kept) for message in turn]
 
 
-def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tokens) -> int:
-    """What these messages take of a model's context."""
-    return sum(count(message_text(message)) + MESSAGE_OVERHEAD for message in messages)
+def shortened_turn(turn: Sequence[Message], max_tokens: int, count: TokenCounter) -> list[Message]:
+    """A turn that is too large: its user message and as many of its newest steps as fit.
+
+    A step is an assistant message with the results of its calls. The newest step is kept; where it
+    does not fit beside the user message, texts are cut, the longest first, with a marker
+    (`LEFT_OUT`) in place of their middle. A message that was cut has no payload. Stored messages
+    stay whole.
+    """
+    steps: list[list[Message]] = []
+    for message in turn[1:]:
+        if message.role is Role.TOOL and steps:
+            steps[-1].append(message)
+        else:
+            steps.append([message])
+    kept: list[Message] = steps.pop() if steps else []
+    tokens = tokens_of([turn[0], *kept], count)
+    while steps and tokens + (more := tokens_of(steps[-1], count)) <= max_tokens:
+        kept = steps.pop() + kept
+        tokens += more
+    return _shortened([turn[0], *kept], max_tokens, count)
+
+
+def _shortened(messages: list[Message], max_tokens: int, count: TokenCounter) -> list[Message]:
+    """The messages with the largest cut so far that all of them fit, or as far as they can be."""
+    sizes = [message_tokens(message, count) for message in messages]
+    if sum(sizes) <= max_tokens:
+        return messages
+    # The smallest stay whole: each may take an even share of what those before it have left.
+    room, shares = max_tokens, dict[int, int]()
+    for rank, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
+        shares[place] = min(sizes[place], max(room, 0) // (len(sizes) - rank))
+        room -= shares[place]
+    return [
+        message if sizes[place] <= shares[place] else shortened(message, shares[place], count)
+        for place, message in enumerate(messages)
+    ]
+
+
+def shortened(message: Message, max_tokens: int, count: TokenCounter = approximate_tokens) -> Message:
+    """The message with the middle of its text cut so that it takes at most `max_tokens`.
+
+    At the least the marker stays; a text of fewer than some 70 characters, and the calls it makes,
+    are never cut. Without its payload, which
+    holds the whole text. One that fits is returned as it is.
+    """
+    if message_tokens(message, count) <= max_tokens:
+        return message
+    bare = dataclasses.replace(message, payload=None, format="memkit")
+    most = min(len(bare.text), max(max_tokens, 0) * _CHARS_A_TOKEN)
+    low = 0
+    while low < most:
+        middle = (low + most + 1) // 2
+        if message_tokens(_cut(bare, middle), count) <= max_tokens:
+            low = middle
+        else:
+            most = middle - 1
+    return _cut(bare, low)
+
+
+def _cut(message: Message, keep: int) -> Message:
+    text = message.text
+    marker = LEFT_OUT.format(len(text) - keep)
+    if len(text) - keep <= 2 * len(marker):
+        # The marker would take about as much as it saves.
+        return message
+    head = (keep + 1) // 2
+    tail = text[len(text) - (keep - head) :] if keep > head else ""
+    return dataclasses.replace(message, text=text[:head] + marker + tail)

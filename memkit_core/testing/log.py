@@ -15,6 +15,7 @@ from memkit_core.models import (
     Message,
     Role,
     Session,
+    Summary,
     Target,
     ToolCall,
 )
@@ -202,12 +203,70 @@ class LogContract(ContractGuard):
         assert store.log.session(one) == store.log.sessions(ALICE)[0]
         assert store.log.sessions(Scope.user("nobody")) == []
 
+    def test_a_summary_moves_forward_only(self, store: RecordStore) -> None:
+        """A summary is kept with its session; only one that follows the kept one and reaches further replaces it."""
+        append(store, TALK, [message(str(i)) for i in range(6)])
+        assert store.log.summary(TALK) is None
+        first = _summary("first", 2)
+        assert not store.log.save_summary(first, after=-1, messages=2)
+        assert store.log.save_summary(first, after=-1, messages=3)
+        assert store.log.summary(TALK) == first
+        for late, after, messages in ((_summary("x", 4), -1, 5), (_summary("x", 2), 2, 0), (first, 2, 0)):
+            assert not store.log.save_summary(late, after=after, messages=messages)
+        assert not store.log.save_summary(_summary("x", 4), after=4, messages=0)
+        assert store.log.summary(TALK) == first
+        second = _summary("second 丹佛", 4)
+        assert store.log.save_summary(second, after=2, messages=2)
+        assert store.log.summary(TALK) == second
+
+    def test_no_summary_without_its_session(self, store: RecordStore) -> None:
+        """No summary is kept of a session that is not there, and a session has its own alone."""
+        assert not store.log.save_summary(_summary("x", 2), after=-1, messages=0)
+        append(store, TALK, [message("a")])
+        assert store.log.save_summary(_summary("mine", 0), after=-1, messages=1)
+        other = Scope.session(TALK.id, user="bob")
+        append(store, other, [message("a")])
+        assert store.log.summary(other) is None
+        assert store.log.clear_summary(other).nothing
+        assert store.log.clear_summary(TALK) == DeleteReceipt(summaries=1)
+        assert store.log.summary(TALK) is None
+        assert store.log.clear_summary(TALK).nothing
+
+    def test_a_deleted_message_is_in_no_summary(self, store: RecordStore) -> None:
+        """Deleting a message deletes the summary that covers it, and none that was under way is kept."""
+        append(store, TALK, [message(str(i), indexed=False) for i in range(6)])
+        store.log.save_summary(_summary("of three", 2), after=-1, messages=3)
+        assert store.log.delete(TALK, ["4"]) == DeleteReceipt(messages=1)
+        assert store.log.summary(TALK) is not None
+        assert store.log.delete(TALK, ["5", "1", "1"]) == DeleteReceipt(messages=2, summaries=1)
+        assert store.log.summary(TALK) is None
+        assert not store.log.save_summary(_summary("of four", 3), after=-1, messages=4)
+        assert not store.log.save_summary(_summary("of one more", 3), after=2, messages=1)
+
+    def test_deletes_take_the_summary_along(self, store: RecordStore) -> None:
+        """Clearing a session, deleting its scope, its user or everything deletes the summary and counts it."""
+        deletes: list[Callable[[], DeleteReceipt]] = [
+            lambda: store.log.clear(TALK),
+            lambda: store.records.delete_scope(TALK),
+            lambda: store.records.delete_scope(ALICE),
+            store.records.delete_everything,
+        ]
+        for delete in deletes:
+            append(store, TALK, [message("a", indexed=False)])
+            assert store.log.save_summary(_summary("x", 0), after=-1, messages=1)
+            assert delete() == DeleteReceipt(messages=1, sessions=1, summaries=1)
+            assert store.log.summary(TALK) is None
+
     def test_a_turn_carries_the_messages_words_alone(self, store: RecordStore) -> None:
         """The turn of one message is not given to another."""
         append(store, TALK, [message("a", "tea"), message("b", "coffee")])
         found: list[MemoryRecord] = store.records.get(TALK, "messages", ["a", "b"], now=NOW)
         assert [one.content for one in found] == ["tea", "coffee"]
         assert store.records.get(BOB, "messages", ["a", "b"], now=NOW) == []
+
+
+def _summary(text: str, position: int) -> Summary:
+    return Summary(session=TALK, text=text, position=position, updated_at=NOW)
 
 
 def _fastest(call: Callable[[], object]) -> float:

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
-from memkit_core.aio import AsyncDocuments, AsyncSessions
+from memkit_core.aio import AsyncDocuments, AsyncSessions, AsyncSummaries
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.summary import Summaries
 from memkit_core.documents import Documents
 
 ALICE = Scope.user("alice")
@@ -25,7 +26,13 @@ def verbs(kind):
 
 
 @pytest.mark.parametrize(
-    ("blocking", "awaited"), [(Memory, AsyncMemory), (Sessions, AsyncSessions), (Documents, AsyncDocuments)]
+    ("blocking", "awaited"),
+    [
+        (Memory, AsyncMemory),
+        (Sessions, AsyncSessions),
+        (Summaries, AsyncSummaries),
+        (Documents, AsyncDocuments),
+    ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):
     """Every verb exists in both forms with the same parameters, defaults and result."""
@@ -41,6 +48,8 @@ async def test_it_remembers_and_recalls(tmp_path):
         await memory.sessions.append([Message(role=Role.USER, text="My canoe is blue.")], scope=session)
         hits = await memory.recall("tent canoe", scope=ALICE, include_messages=True)
         assert {hit.record.content for hit in hits} == {"The tent is green.", "My canoe is blue."}
+        assert (await memory.turn_context(session, "tent")).recent[0].text == "My canoe is blue."
+        assert (await memory.summaries.update(scope=session, threshold=1, keep=1)).summary is None
         assert await memory.get(record.id, scope=ALICE) == record
         assert (await memory.delete(scope=ALICE)).messages == 1
         assert (await memory.capabilities()).keyword

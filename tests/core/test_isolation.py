@@ -275,6 +275,25 @@ READS = {
     "Sessions.window": lambda case: case.memory.sessions.window(
         scope=case.session, last=case.one(None, 1, 9), max_tokens=case.one(None, 1, 999)
     ),
+    "Sessions.relevant_window": lambda case: case.memory.sessions.relevant_window(
+        case.query,
+        scope=case.session,
+        recent=1,
+        merge=case.one("append", "prepend", "interleave"),
+        neighbours=case.one(0, 2),
+        max_tokens=case.one(None, 99),
+    ),
+    "Summaries.get": lambda case: case.memory.summaries.get(scope=case.session),
+    "Summaries.context": lambda case: case.memory.summaries.context(
+        scope=case.session, max_tokens=case.one(None, 1, 99)
+    ),
+    "Memory.turn_context": lambda case: case.memory.turn_context(
+        case.session,
+        case.query,
+        scopes=case.one(None, [*case.me.scopes]),
+        recent=case.one(1, 9),
+        max_tokens=case.one(None, 99, 999),
+    ),
     "Sessions.get": lambda case: case.memory.sessions.get(scope=case.session),
     "Sessions.list": lambda case: case.memory.sessions.list(scope=case.me.user),
     "MemkitChatMessageHistory.messages": lambda case: case.of_langchain().messages,
@@ -341,6 +360,8 @@ WRITES = {
     ),
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
+    "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
+    "Summaries.clear": lambda case: case.memory.summaries.clear(scope=case.session),
     "MemkitChatMessageHistory.add_messages": lambda case: case.of_langchain().add_messages(
         [
             RemoveMessage(id=case.other.message_ids[0]),
@@ -363,6 +384,7 @@ NEITHER = {
     # Of the whole store, for its operator: counts and kinds, no content.
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex"),
     "Sessions.checked",  # touches no store
+    "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
@@ -440,6 +462,7 @@ def write(case):
         for i, role in ((me.message_ids[0], Role.USER), (me.secret_id, Role.ASSISTANT))
     ]
     case.memory.sessions.append(said, scope=me.session)
+    case.memory.summaries.update(scope=me.session, threshold=1, keep=1)
 
 
 def everything_of(memory, tenant):
@@ -450,6 +473,7 @@ def everything_of(memory, tenant):
         seen += memory.documents(NOTES, scope=scope).list()
     seen += memory.list_records(scope=tenant.session, space=MESSAGES)
     seen += memory.sessions.read(scope=tenant.session) + memory.sessions.list(scope=tenant.user)
+    seen.append(memory.summaries.get(scope=tenant.session))
     hits = memory.recall(FOUND_BY_ALL, scope=tenant.scopes, include_messages=True, top_k=50)
     # Sums of floats depend on what else is in an index in the last digits, no more.
     scores = {hit.record.point_id: pytest.approx(hit.score, abs=1e-6) for hit in hits}

@@ -10,7 +10,16 @@ from datetime import datetime
 from itertools import islice
 
 from memkit_core.jsonvalues import JsonValue, canonical_json
-from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Role, Session, Target
+from memkit_core.models import (
+    MESSAGES,
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    Role,
+    Session,
+    Summary,
+    Target,
+)
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
@@ -124,8 +133,13 @@ class InMemoryLog:
         with self._state.open():
             turns = self._remove_turns(session, wanted)
             log = self._state.conversation(session)
-            gone = [log.messages.pop(i, None) for i in wanted] if log is not None else []
-            return dataclasses.replace(turns, messages=sum(m is not None for m in gone))
+            if log is None:
+                return turns
+            gone = [log.messages.pop(i) for i in wanted if i in log.messages]
+            summary, summaries = log.summary, 0
+            if summary is not None and any(_position(m) <= summary.position for m in gone):
+                log.summary, summaries = None, 1
+            return dataclasses.replace(turns, messages=len(gone), summaries=summaries)
 
     def clear(self, session: Scope) -> DeleteReceipt:
         """See `MessageLog.clear`."""
@@ -134,7 +148,12 @@ class InMemoryLog:
             log = forget_sessions(self._state, lambda scope: scope == session)
             values = forget_values(self._state, lambda scope, _kind, _key: scope == session)
             return dataclasses.replace(
-                turns, messages=log.messages, sessions=log.sessions, notes=values.notes, runs=values.runs
+                turns,
+                messages=log.messages,
+                sessions=log.sessions,
+                summaries=log.summaries,
+                notes=values.notes,
+                runs=values.runs,
             )
 
     def session(self, session: Scope) -> Session | None:
@@ -161,17 +180,47 @@ class InMemoryLog:
                 ranked = [one for one in ranked if one[:2] < place]
             return [_session(scope, logs[scope]) for _, _, scope in ranked[:limit]]
 
+    def summary(self, session: Scope) -> Summary | None:
+        """See `MessageLog.summary`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            return None if log is None else log.summary
+
+    def save_summary(self, summary: Summary, *, after: int, messages: int) -> bool:
+        """See `MessageLog.save_summary`."""
+        with self._state.open():
+            log = self._state.conversation(summary.session)
+            if log is None or summary.position <= after:
+                return False
+            stored = -1 if log.summary is None else log.summary.position
+            covered = sum(after < _position(m) <= summary.position for m in log.messages.values())
+            if stored != after or covered != messages:
+                return False
+            log.summary = summary
+            return True
+
+    def clear_summary(self, session: Scope) -> DeleteReceipt:
+        """See `MessageLog.clear_summary`."""
+        with self._state.open():
+            log = self._state.conversation(session)
+            if log is None or log.summary is None:
+                return DeleteReceipt()
+            log.summary = None
+            return DeleteReceipt(summaries=1)
+
 
 def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteReceipt:
-    """Delete the chosen sessions with their messages, not their turns; counts both."""
-    messages = sessions = 0
+    """Delete the chosen sessions with their messages and summaries, not their turns; counts them."""
+    messages = sessions = summaries = 0
     for user, logs in list(state.conversations.items()):
         for session in [one for one in logs if chosen(one)]:
-            messages += len(logs.pop(session).messages)
+            log = logs.pop(session)
+            messages += len(log.messages)
+            summaries += log.summary is not None
             sessions += 1
         if not logs:
             del state.conversations[user]
-    return DeleteReceipt(messages=messages, sessions=sessions)
+    return DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
 
 
 def _own(message: Message) -> Message:

@@ -152,6 +152,7 @@ class InMemoryRecords:
             removed,
             messages=logs.messages,
             sessions=logs.sessions,
+            summaries=logs.summaries,
             notes=values.notes,
             runs=values.runs,
         )

@@ -26,6 +26,7 @@ from memkit_core.models import (
     Message,
     RecordChange,
     StoredValue,
+    Summary,
     Target,
 )
 from memkit_core.ports import Candidate, Vector, VectorSpace
@@ -89,6 +90,7 @@ class Conversation:
     number: int = 0
     next_position: int = 0
     messages: dict[str, Message] = field(default_factory=dict)
+    summary: Summary | None = None
 
 
 @dataclass(slots=True, kw_only=True)

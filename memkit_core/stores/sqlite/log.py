@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memkit_core.jsonvalues import JsonValue, canonical_json
-from memkit_core.models import DeleteReceipt, MemoryRecord, Message, Role, Session, ToolCall
+from memkit_core.models import DeleteReceipt, MemoryRecord, Message, Role, Session, Summary, ToolCall
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
@@ -154,11 +154,16 @@ class SQLiteLog:
                 turns = delete_records(
                     connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
                 )
+                summaries = connection.execute(
+                    "DELETE FROM summaries WHERE scope_id = ? AND position >= "
+                    f"(SELECT min(position) FROM messages WHERE scope_id = ? AND {chosen})",
+                    (scope_id, scope_id, *chunk),
+                ).rowcount
                 removed = connection.execute(
                     f"DELETE FROM messages WHERE scope_id = ? AND {chosen}",
                     (scope_id, *chunk),
                 ).rowcount
-                receipt = summed(receipt, turns, DeleteReceipt(messages=removed))
+                receipt = summed(receipt, turns, DeleteReceipt(messages=removed, summaries=summaries))
             connection.execute(
                 "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
             )
@@ -193,6 +198,46 @@ class SQLiteLog:
                 (user_id, *place, -1 if limit is None else limit),
             ).fetchall()
         return [_read_session(row) for row in rows]
+
+    def summary(self, session: Scope) -> Summary | None:
+        """See `MessageLog.summary`."""
+        with self._database.snapshot() as connection:
+            scope_id = find_scope(connection, session)
+            row = connection.execute(
+                "SELECT text, position, updated_at FROM summaries WHERE scope_id = ?", (scope_id,)
+            ).fetchone()
+        if row is None:
+            return None
+        text, position, updated = row
+        return Summary(session=session, text=text, position=position, updated_at=from_ms(updated))
+
+    def save_summary(self, summary: Summary, *, after: int, messages: int) -> bool:
+        """See `MessageLog.save_summary`."""
+        with self._database.write("save summary") as connection:
+            scope_id = find_scope(connection, summary.session)
+            if scope_id is None or summary.position <= after:
+                return False
+            (stored,) = connection.execute(
+                "SELECT coalesce(max(position), -1) FROM summaries WHERE scope_id = ?", (scope_id,)
+            ).fetchone()
+            (covered,) = connection.execute(
+                "SELECT count(*) FROM messages WHERE scope_id = ? AND position > ? AND position <= ?",
+                (scope_id, after, summary.position),
+            ).fetchone()
+            if stored != after or covered != messages:
+                return False
+            connection.execute(
+                "INSERT OR REPLACE INTO summaries(scope_id, text, position, updated_at) VALUES (?, ?, ?, ?)",
+                (scope_id, summary.text, summary.position, to_ms(summary.updated_at)),
+            )
+        return True
+
+    def clear_summary(self, session: Scope) -> DeleteReceipt:
+        """See `MessageLog.clear_summary`."""
+        with self._database.write("clear summary") as connection:
+            scope_id = find_scope(connection, session)
+            removed = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
+        return DeleteReceipt(summaries=removed)
 
 
 def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> int:

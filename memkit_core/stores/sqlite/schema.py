@@ -206,7 +206,17 @@ CREATE INDEX messages_by_parent_agent ON messages(scope_id, parent_agent_id, pos
   WHERE parent_agent_id IS NOT NULL;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES)
+_SUMMARIES = """
+-- The rolling summary of a session: what stands for its messages up to `position`.
+CREATE TABLE summaries(
+  scope_id INTEGER PRIMARY KEY REFERENCES sessions(scope_id),
+  text TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

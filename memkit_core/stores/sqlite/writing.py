@@ -255,14 +255,16 @@ def delete_records(
 
 
 def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
-    """Delete the sessions with these scope numbers, their messages and turns, and what values they have."""
+    """Delete the sessions with these scope numbers, with messages, turns, summaries and what values they have."""
     receipt = DeleteReceipt()
     for scope_id in scope_ids:
         turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
         messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
+        summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
         values = delete_values(connection, "scope_id = ?", (scope_id,))
-        receipt = summed(receipt, turns, values, DeleteReceipt(messages=messages, sessions=sessions))
+        own = DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
+        receipt = summed(receipt, turns, values, own)
     drop_unused(connection, scope_ids)
     return receipt
 

@@ -1,0 +1,276 @@
+"""Windows of arbitrary conversations: valid for a chat API, repaired alike on every read, also after a store."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from llama_index.core.llms import ChatMessage, MessageRole
+
+from langchain_memkit import convert as langchain_convert
+from llamaindex_memkit import convert as llamaindex_convert
+from memkit_core import Memory, Message, Role, Scope, ToolCall
+from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
+from memkit_core.conversation.windows import LEFT_OUT, NO_RESULT, fitted, repaired
+
+TALK = Scope.session("s", user="alice")
+CALL_IDS = st.sampled_from(["call_0", "call_1", "x", ""])
+TEXTS = st.sampled_from(["", " ", "tea", "A longer sentence about the weather.", "丹佛的绿茶", "word " * 400])
+CALLS = st.builds(
+    ToolCall, id=CALL_IDS, name=st.just("look_up"), arguments=st.sampled_from(["{}", '{"q": 1}'])
+)
+MESSAGES = st.one_of(
+    st.builds(Message, role=st.just(Role.USER), text=TEXTS),
+    st.builds(Message, role=st.just(Role.USER), text=TEXTS, tool_calls=st.tuples(CALLS)),
+    st.builds(Message, role=st.just(Role.SYSTEM), text=TEXTS),
+    st.builds(Message, role=st.just(Role.ASSISTANT), text=TEXTS),
+    st.builds(
+        Message,
+        role=st.just(Role.ASSISTANT),
+        text=TEXTS,
+        tool_calls=st.lists(CALLS, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(Message, role=st.just(Role.TOOL), text=TEXTS, tool_call_id=st.none() | CALL_IDS),
+)
+LOGS = st.lists(MESSAGES, max_size=14)
+LIMITS = st.tuples(st.none() | st.integers(1, 15), st.none() | st.integers(1, 700))
+QUIETLY = settings(
+    deadline=None,
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def check_valid(window):
+    """What OpenAI's chat API demands of a list of messages."""
+    spoken = [message for message in window if message.role is not Role.SYSTEM]
+    assert not spoken or spoken[0].role is Role.USER
+    place = 0
+    while place < len(window):
+        message = window[place]
+        assert message.role is not Role.TOOL, "a tool result stands behind no call"
+        place += 1
+        if message.role is Role.ASSISTANT:
+            for call in message.tool_calls:
+                assert place < len(window), "a call has no result"
+                assert window[place].role is Role.TOOL
+                assert window[place].tool_call_id == call.id
+                place += 1
+
+
+def placed(log):
+    return [
+        dataclasses.replace(message, id=f"m{i}", position=i, session=TALK) for i, message in enumerate(log)
+    ]
+
+
+def content(messages):
+    return [(m.role, m.text, m.tool_call_id, [(c.id, c.name) for c in m.tool_calls]) for m in messages]
+
+
+@QUIETLY
+@given(log=LOGS, limits=LIMITS)
+@example(log=[Message(role=Role.TOOL, text="x", tool_call_id="x")], limits=(1, 1))
+def test_every_window_of_every_log_is_valid(log, limits):
+    """A window is valid whatever the log and the limit, and keeps every system message."""
+    log = placed(log)
+    last, max_tokens = limits
+    view = repaired(log)
+    assert repaired(log) == view
+    window = fitted(view, last=last, max_tokens=max_tokens)
+    check_valid(window)
+    system = [message for message in log if message.role is Role.SYSTEM]
+    assert window[: len(system)] == system
+    assert all(message.role is not Role.SYSTEM for message in window[len(system) :])
+    assert not any(message.role is Role.USER for message in log) or len(window) > len(system)
+    # What is not a placeholder is a message of the log, once, in order unless it is a moved result.
+    kept = Counter(message.id for message in window if message.text != NO_RESULT)
+    assert kept <= Counter(message.id for message in log)
+
+
+@QUIETLY
+@given(log=LOGS, max_tokens=st.integers(1, 700))
+def test_a_window_keeps_to_its_budget(log, max_tokens):
+    """A budget is kept but for the system messages and the shortest form of the newest turn's last step."""
+    window = fitted(repaired(placed(log)), max_tokens=max_tokens)
+    system = tokens_of([message for message in window if message.role is Role.SYSTEM])
+    spoken = [message for message in window if message.role is not Role.SYSTEM]
+    marker = approximate_tokens(LEFT_OUT.format(10**6))
+    calls = sum(approximate_tokens(c.name + c.arguments) for m in spoken for c in m.tool_calls)
+    least = sum(min(message_tokens(m), 2 * marker + 5) for m in spoken)
+    assert tokens_of(window) <= max(max_tokens, system + least + calls)
+
+
+@QUIETLY
+@given(log=LOGS, ending=LOGS)
+def test_a_window_is_repaired_as_the_whole_log_is(log, ending):
+    """Which result answers a call depends on nothing before the call's own turn."""
+    log = placed([*log, Message(role=Role.USER, text="now"), *ending])
+    begin = next(i for i in range(len(log)) if log[i].text == "now" and log[i].role is Role.USER)
+    whole = repaired(log)
+    assert repaired(log[begin:]) == whole[whole.index(log[begin]) :]
+
+
+@pytest.fixture
+def memory():
+    with Memory.open(":memory:") as memory:
+        memory._worker.stop(0)
+        yield memory
+
+
+@settings(QUIETLY, max_examples=150)
+@given(log=LOGS, padding=st.integers(0, 70), limits=LIMITS)
+def test_a_stored_window_is_that_of_the_log(memory, log, padding, limits):
+    """The window a session reads page by page is the one of its whole log, on every read."""
+    memory.delete(everything=True)
+    padded = [Message(role=Role.ASSISTANT, text="p", indexed=False) for _ in range(padding)]
+    quiet = [dataclasses.replace(message, indexed=False) for message in [*log, *padded, *reversed(log)]]
+    stored = memory.sessions.append(quiet, scope=TALK)
+    last, max_tokens = limits
+    window = memory.sessions.window(scope=TALK, last=last, max_tokens=max_tokens)
+    assert window == fitted(repaired(stored), last=last, max_tokens=max_tokens)
+    assert window == memory.sessions.window(scope=TALK, last=last, max_tokens=max_tokens)
+
+
+# ------------------------------------------------------------------ the frameworks' own messages
+
+NAMED = st.lists(st.sampled_from(["call_0", "call_1", "x"]), min_size=1, max_size=2, unique=True)
+SAID = st.sampled_from(["", "tea", "绿茶", "word " * 300])
+
+
+def langchain_calls(ids):
+    return [{"type": "tool_call", "id": i, "name": "f", "args": {"a": 1}} for i in ids]
+
+
+LANGCHAIN = st.lists(
+    st.one_of(
+        SAID.map(HumanMessage),
+        SAID.map(lambda text: HumanMessage([{"type": "text", "text": text}])),
+        SAID.map(SystemMessage),
+        SAID.map(AIMessage),
+        st.builds(lambda text, ids: AIMessage(text, tool_calls=langchain_calls(ids)), SAID, NAMED),
+        st.builds(lambda text, i: ToolMessage(text, tool_call_id=i), SAID, st.sampled_from(["call_0", "x"])),
+    ),
+    max_size=12,
+)
+
+
+def langchain_problems(window):
+    """None when every call is answered right behind it, by LangChain's own messages."""
+    waiting = []
+    for message in window:
+        if isinstance(message, ToolMessage):
+            assert waiting.pop(0) == message.tool_call_id
+            continue
+        assert not waiting
+        if isinstance(message, AIMessage):
+            waiting = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    assert not waiting
+    spoken = [message for message in window if not isinstance(message, SystemMessage)]
+    assert not spoken or isinstance(spoken[0], HumanMessage)
+
+
+@settings(QUIETLY, max_examples=100)
+@given(log=LANGCHAIN, limits=LIMITS)
+def test_windows_in_langchains_messages(memory, log, limits):
+    """Stored as LangChain's messages and read as such, a window is valid and the same on every read."""
+    memory.delete(everything=True)
+    memory.sessions.append(map(langchain_convert.to_memkit, log), scope=TALK)
+    windows = [
+        [
+            langchain_convert.from_memkit(m)
+            for m in memory.sessions.window(scope=TALK, last=limits[0], max_tokens=limits[1])
+        ]
+        for _ in range(2)
+    ]
+    assert windows[0] == windows[1]
+    langchain_problems(windows[0])
+    neutral = [langchain_convert.to_memkit(message) for message in windows[0]]
+    assert content(neutral) == content(
+        memory.sessions.window(scope=TALK, last=limits[0], max_tokens=limits[1])
+    )
+
+
+def llamaindex_asking(text, ids):
+    calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
+    return ChatMessage(role="assistant", content=text, additional_kwargs={"tool_calls": calls})
+
+
+LLAMAINDEX = st.lists(
+    st.one_of(
+        SAID.map(lambda text: ChatMessage(role="user", content=text)),
+        SAID.map(lambda text: ChatMessage(role="system", content=text)),
+        SAID.map(lambda text: ChatMessage(role="assistant", content=text)),
+        st.just(ChatMessage(role="assistant", content=None)),
+        st.builds(llamaindex_asking, SAID, NAMED),
+        st.builds(
+            lambda text, i: ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": i}),
+            SAID,
+            st.sampled_from(["call_0", "x"]),
+        ),
+    ),
+    max_size=12,
+)
+
+
+@settings(QUIETLY, max_examples=100)
+@given(log=LLAMAINDEX, limits=LIMITS)
+def test_windows_in_llamaindexs_messages(memory, log, limits):
+    """Stored as LlamaIndex's messages and read as such, a window is valid and the same on every read."""
+    memory.delete(everything=True)
+    memory.sessions.append(map(llamaindex_convert.to_message, log), scope=TALK)
+    window = memory.sessions.window(scope=TALK, last=limits[0], max_tokens=limits[1])
+    read = [llamaindex_convert.to_chat_message(m) for m in window]
+    again = memory.sessions.window(scope=TALK, last=limits[0], max_tokens=limits[1])
+    assert read == [llamaindex_convert.to_chat_message(m) for m in again]
+    neutral = [llamaindex_convert.to_message(message) for message in read]
+    check_valid(neutral)
+    assert content(neutral) == content(window)
+    spoken = [message for message in read if message.role is not MessageRole.SYSTEM]
+    assert not spoken or spoken[0].role is MessageRole.USER
+
+
+# ------------------------------------------------------------------ one that is too large
+
+
+def test_a_message_larger_than_the_budget_is_shortened_in_the_window_alone(memory):
+    """It stands in the window with a marker, begins and ends as it did, fits, and is whole in the store."""
+    text = "The question: " + "filler " * 20_000 + "what is the answer?"
+    memory.sessions.append([Message(role=Role.USER, text=text, payload={"a": text})], scope=TALK)
+    (message,) = window = memory.sessions.window(scope=TALK, max_tokens=500)
+    assert 400 < tokens_of(window) <= 500
+    assert message.text.startswith("The question: ")
+    assert message.text.endswith("what is the answer?")
+    assert "characters left out" in message.text
+    assert message.payload is None
+    (stored,) = memory.sessions.read(scope=TALK)
+    assert stored.text == text
+    assert stored.payload == {"a": text}
+
+
+def test_a_long_run_of_an_agent_keeps_its_question_and_its_newest_steps(memory):
+    """Of a turn with more steps than fit, the user message and the newest whole steps stay."""
+    log = [Message(role=Role.USER, text="Go on until it works.")]
+    for i in range(200):
+        call = ToolCall(id=f"c{i}", name="try_it", arguments='{"n": 1}')
+        log.append(Message(role=Role.ASSISTANT, text="", tool_calls=(call,)))
+        log.append(Message(role=Role.TOOL, text=f"attempt {i} failed", tool_call_id=f"c{i}"))
+    memory.sessions.append(log, scope=TALK)
+    window = memory.sessions.window(scope=TALK, max_tokens=400)
+    check_valid(window)
+    assert tokens_of(window) <= 400
+    assert window[0].text == "Go on until it works."
+    assert window[-1].text == "attempt 199 failed"
+    assert len(window) > 10
+
+
+def test_a_budget_below_the_system_prompt_keeps_it_and_the_newest_question(memory):
+    """System messages are never cut; of the newest turn the least stays, so a chat can always go on."""
+    prompt = Message(role=Role.SYSTEM, text="Be polite. " * 100)
+    memory.sessions.append([prompt, Message(role=Role.USER, text="Why? " * 300)], scope=TALK)
+    system, question = memory.sessions.window(scope=TALK, max_tokens=10)
+    assert system.text == prompt.text
+    assert question.role is Role.USER
+    assert len(question.text) < 60
