@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.plan import DIMENSION, Plan
 from benchmarks.raw import RawEngine, RawTable, read_vectors
-from benchmarks.report import MILLISECONDS, Line, Timings, at_most, interleaved, ratio
+from benchmarks.report import MILLISECONDS, Line, Timings, at_most, interleaved, ratio, within
 from benchmarks.texts import Texts
 from memkit_core import Memory, Scope
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
@@ -76,7 +76,7 @@ def _recall(plan: Plan, memory: Memory, engine: RawEngine) -> list[Line]:
         plan.rounds,
     )
     return [
-        Line(name="recall, top 10, one user's records", measured=str(ours)),
+        within("recall, top 10, one user's records", ours, p50=12, p95=28, p99=55),
         Line(name="  the raw engine, dense", measured=str(dense)),
         Line(name="  the raw engine, sparse BM25", measured=str(keyword)),
         ratio("  recall p50 to raw dense + raw BM25", ours.p50, dense.p50 + keyword.p50, 2),
@@ -99,22 +99,20 @@ def _add(plan: Plan, memory: Memory, embedder: TimedEmbedder) -> list[Line]:
     spent = np.array(whole.seconds) - np.array(embedding[-len(whole.seconds) :])
     ours = Timings([float(seconds) for seconds in spent])
     return [
-        Line(name="add, without its embedding", measured=str(ours)),
+        within("add, with its embedding", whole, p50=45, p95=120, p99=210),
+        Line(name="  without its embedding", measured=str(ours)),
         Line(name="  commit of one row, plain SQLite", measured=str(bare)),
         ratio("  add p50 to a commit", ours.p50, bare.p50, 20),
     ]
 
 
 def _update(plan: Plan, memory: Memory) -> list[Line]:
-    update = getattr(memory, "update", None)
-    if update is None:
-        return []
     ids = [record.id for record in memory.list_records(scope=plan.scope, limit=100)]
     texts = Texts(seed=4).sentences(plan.rounds + 10)
     (timings,) = interleaved(
-        [lambda i: update(ids[i % len(ids)], scope=plan.scope, content=texts[i])], plan.rounds
+        [lambda i: memory.update(ids[i % len(ids)], scope=plan.scope, content=texts[i])], plan.rounds
     )
-    return [Line(name="update of the content, with its embedding", measured=str(timings))]
+    return [within("update of the content, with its embedding", timings, p50=3, p95=8, p99=15)]
 
 
 # ----------------------------------------------------------------------------- other threads

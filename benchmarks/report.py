@@ -85,6 +85,17 @@ def ratio(name: str, ours: float, theirs: float, most: float, *, unit: str = "ms
     )
 
 
+def within(name: str, timings: Timings, *, p50: float, p95: float, p99: float) -> Line:
+    """A line for a call whose three percentiles have upper bounds, in milliseconds."""
+    bounds = {50: p50, 95: p95, 99: p99}
+    return Line(
+        name=name,
+        measured=str(timings),
+        limit=f"<= {p50:g} / {p95:g} / {p99:g} ms",
+        holds=all(timings.percentile(share) <= most for share, most in bounds.items()),
+    )
+
+
 def at_most(name: str, ours: float, most: float, *, unit: str) -> Line:
     """A line for a plain upper bound."""
     return Line(name=name, measured=f"{ours:.2f} {unit}", limit=f"<= {most:g} {unit}", holds=ours <= most)

@@ -273,13 +273,15 @@ class Memory:
         merge = {record.id for record in records if record.id not in chosen}
         vectors = None if background else self._indexers.own.at_once([r.index_text for r in records])
         stored = self._store.records.put(scope, records, vectors=vectors, merge=merge)
-        self._index(stored, background=background, verb=verb)
+        self._index(stored, embedded=vectors is not None, background=background, verb=verb)
         return stored
 
-    def _index(self, stored: Sequence[MemoryRecord], *, background: bool, verb: str) -> None:
+    def _index(
+        self, stored: Sequence[MemoryRecord], *, verb: str, embedded: bool = False, background: bool = False
+    ) -> None:
         if not background:
             try:
-                self._indexers.own.sync([record.point_id for record in stored])
+                self._indexers.own.sync([record.point_id for record in stored], embedded=embedded)
             except BackendError as error:
                 # The records are safe; the outbox knows what is left, and the worker goes on with it.
                 _log.warning("%s: stored, but not indexed yet: %s", verb, error)
@@ -339,7 +341,7 @@ class Memory:
         changed = self._store.records.change(
             scope, MEMORIES, checked_id(id), patch, expected_version=expected_version, now=self._clock()
         )
-        self._index([changed], background=False, verb="update")
+        self._index([changed], verb="update")
         return changed
 
     # ------------------------------------------------------------------ reading

@@ -93,13 +93,14 @@ class CheckedEmbedder:
         Raises:
             ModelError: the model failed or answered nonsense; nothing of this call is returned.
         """
-        known = {text: self._cached("document", text) for text in dict.fromkeys(texts) if not is_blank(text)}
+        keys = {text: self._key("document", text) for text in dict.fromkeys(texts) if not is_blank(text)}
+        known = {text: self._cache.get(key) for text, key in keys.items()}
         missing = [text for text, vector in known.items() if vector is None]
         for chunk in chunked(missing, self._batch):
             rows = self._call(partial(self._embedder.embed_documents, list(chunk)), len(chunk))
             for text, row in zip(chunk, rows, strict=True):
                 known[text] = row
-                self._keep("document", text, row)
+                self._cache.put(keys[text], row)
         found = [known.get(text) for text in texts]
         if not found:
             return np.zeros((0, self._dimension or 0), np.float32)
@@ -114,14 +115,14 @@ class CheckedEmbedder:
         """
         if is_blank(text):
             return np.zeros(self._known_dimension(), np.float32)
-        vector = self._cached("query", text)
+        vector = self._cache.get(self._key("query", text))
         if vector is None:
             vector = self._ask_query(text)
         return vector.copy()
 
     def _ask_query(self, text: str) -> Vector:
         vector: Vector = self._call(lambda: np.asarray(self._embedder.embed_query(text))[np.newaxis], 1)[0]
-        self._keep("query", text, vector)
+        self._cache.put(self._key("query", text), vector)
         return vector
 
     def _known_dimension(self) -> int:
@@ -155,12 +156,6 @@ class CheckedEmbedder:
                 model=self.model,
             )
         return rows
-
-    def _cached(self, side: str, text: str) -> Vector | None:
-        return self._cache.get(self._key(side, text))
-
-    def _keep(self, side: str, text: str, vector: Vector) -> None:
-        self._cache.put(self._key(side, text), vector)
 
     def _key(self, side: str, text: str) -> bytes:
         """A digest of model, revision, side and text: long texts cost nothing extra."""

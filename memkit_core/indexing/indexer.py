@@ -120,11 +120,18 @@ class Indexer:
 
     # ------------------------------------------------------------------ writing
 
-    def sync(self, points: Sequence[UUID] | None = None, *, deadline: float | None = None) -> None:
+    def sync(
+        self,
+        points: Sequence[UUID] | None = None,
+        *,
+        embedded: bool = False,
+        deadline: float | None = None,
+    ) -> None:
         """Work off the due outbox entries, of `points` only if given, until none is left.
 
         A model or index that fails is noted in the outbox and tried again later; nothing is raised
-        for it. `deadline` is a `time.monotonic` value after which no further batch is begun.
+        for it. With `embedded` the points got their vectors with their records, see `at_once`.
+        `deadline` is a `time.monotonic` value after which no further batch is begun.
 
         Raises:
             BackendError: the store failed; the outbox keeps what was not done.
@@ -133,7 +140,10 @@ class Indexer:
             self._sync_all(deadline)
             return
         for chunk in chunked(points, self._batch):
-            self._sync_points(chunk)
+            if embedded:
+                self._apply(chunk)
+            else:
+                self._sync_points(chunk)
 
     def _sync_all(self, deadline: float | None) -> None:
         self._retry_if_clock_was_set_back()

@@ -19,6 +19,7 @@ from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_sco
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.titles import changed_session
 from memkit_core.stores.turns import placed_turn
+from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
 _COLUMNS = (
@@ -45,21 +46,21 @@ class SQLiteLog:
         if not messages:
             return []
         newest = {message.id: message for message in messages}
-        turn_of = {turn.id: turn for turn in turns}
+        turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
             scope_id = ensure_scope(connection, session)
             next_position = _open_session(connection, scope_id, now)
             first_new, stored = next_position, dict[str | None, Message]()
-            placed_turns: list[tuple[MemoryRecord, int | None]] = []
+            placed_turns: list[tuple[MemoryRecord, int, list[str]]] = []
             for message in newest.values():
                 placed, said = _write_message(connection, scope_id, message, next_position, now)
                 next_position = max(next_position, placed + 1)
                 stored[message.id] = dataclasses.replace(
                     message, session=session, position=placed, created_at=said
                 )
-                turn = turn_of.get(message.id or "")
-                if turn is not None:
-                    placed_turns.append((placed_turn(turn, placed), placed))
+                if message.id in turn_of:
+                    turn, terms = turn_of[message.id]
+                    placed_turns.append((placed_turn(turn, placed), placed, terms))
                 else:
                     delete_records(connection, _TURN, (scope_id, message.id))
             write_records(connection, placed_turns)

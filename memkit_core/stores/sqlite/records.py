@@ -53,6 +53,7 @@ from memkit_core.stores.sqlite.writing import (
     summed,
     write_records,
 )
+from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms
 
 _CHOSEN = f"""
@@ -101,14 +102,10 @@ class SQLiteRecords:
             space = vector_space or SQLiteVectors(self._database).space()
             checked_given(records, space, vectors, backend="sqlite")
         newest = {(record.space, record.id): record for record in records}
+        prepared = [(record, None, keyword_terms(record.index_text)) for record in newest.values()]
         with self._database.write("put") as connection:
             space_id = ensure_vector_space(connection, vector_space)
-            written = write_records(
-                connection,
-                [(record, None) for record in newest.values()],
-                vector_space_id=space_id,
-                merge=merge,
-            )
+            written = write_records(connection, prepared, vector_space_id=space_id, merge=merge)
             if vectors is not None:
                 write_given(connection, space_id, records, vectors)
         stored = dict(zip(newest, written, strict=True))

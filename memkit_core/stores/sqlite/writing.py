@@ -29,7 +29,7 @@ _TOGETHER = 500
 
 def write_records(
     connection: sqlite3.Connection,
-    records: Sequence[tuple[MemoryRecord, int | None]],
+    records: Sequence[tuple[MemoryRecord, int | None, Sequence[str]]],
     *,
     vector_space_id: int | None = None,
     merge: Collection[str] = (),
@@ -37,16 +37,19 @@ def write_records(
     """Insert records, replace those with their identities, or merge those whose ids are in `merge`.
 
     Returns what each became, in order. Each comes with the position of its message, None when it is
-    no turn. No identity comes twice. Their vectors are of the given space with that number; None for
-    the memory's own.
+    no turn, and with its keyword terms: other writers need not wait while they are made. No identity
+    comes twice. Their vectors are of the given space with that number; None for the memory's own.
     """
     places: dict[Target, tuple[int, int]] = {}
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
         batch = _Batch(connection, places, vector_space_id)
-        for record, position in chunk:
-            seq, written = batch.merge(record) if record.id in merge else batch.write(record, position)
+        for record, position, terms in chunk:
+            if record.id in merge:
+                seq, written = batch.merge(record, terms)
+            else:
+                seq, written = batch.write(record, position, terms)
             rows.append(seq)
             stored[seq] = written
         batch.finish()
@@ -98,7 +101,9 @@ class _Batch:
         self._changes: dict[int, tuple[object, ...]] = {}
         self._history: list[tuple[object, ...]] = []
 
-    def write(self, record: MemoryRecord, position: int | None) -> tuple[int, MemoryRecord]:
+    def write(
+        self, record: MemoryRecord, position: int | None, terms: Sequence[str]
+    ) -> tuple[int, MemoryRecord]:
         """Insert the record or replace the one with its identity; returns its row and what is stored."""
         scope_id, _ = self._place(record)
         row = self._connection.execute(
@@ -106,13 +111,13 @@ class _Batch:
             (scope_id, record.space, record.id),
         ).fetchone()
         if row is None:
-            return self._insert(record, position, digest(record))
+            return self._insert(record, position, terms, digest(record))
         old = read_record(row[1:])
         new = replaced(old, record)
         self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
         return row[0], new
 
-    def merge(self, record: MemoryRecord) -> tuple[int, MemoryRecord]:
+    def merge(self, record: MemoryRecord, terms: Sequence[str]) -> tuple[int, MemoryRecord]:
         """Merge the record into the oldest that it duplicates, or insert it; as `write`."""
         scope_id, _ = self._place(record)
         number = digest(record)
@@ -126,13 +131,12 @@ class _Batch:
                 new = merged(old, record)
                 self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new))
                 return seq, new
-        return self._insert(record, None, number)
+        return self._insert(record, None, terms, number)
 
     def _insert(
-        self, record: MemoryRecord, position: int | None, number: int | None
+        self, record: MemoryRecord, position: int | None, terms: Sequence[str], number: int | None
     ) -> tuple[int, MemoryRecord]:
         scope_id, partition_id = self._place(record)
-        terms = keyword_terms(record.index_text)
         values = [
             scope_id,
             partition_id,
