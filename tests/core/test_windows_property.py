@@ -12,6 +12,7 @@ from llama_index.core.llms import ChatMessage, MessageRole
 from langchain_memkit import convert as langchain_convert
 from llamaindex_memkit import convert as llamaindex_convert
 from memkit_core import Memory, Message, Role, Scope, ToolCall
+from memkit_core.conversation.tagged import is_summary
 from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
 from memkit_core.conversation.windows import LEFT_OUT, NO_RESULT, fitted, repaired
 
@@ -132,6 +133,51 @@ def test_a_stored_window_is_that_of_the_log(memory, log, padding, limits):
     window = memory.sessions.window(scope=TALK, last=last, max_tokens=max_tokens)
     assert window == fitted(repaired(stored), last=last, max_tokens=max_tokens)
     assert window == memory.sessions.window(scope=TALK, last=last, max_tokens=max_tokens)
+
+
+@settings(QUIETLY, max_examples=80)
+@given(
+    log=LOGS,
+    recent=st.integers(1, 5),
+    merge=st.sampled_from(["append", "prepend", "interleave"]),
+    neighbours=st.integers(0, 2),
+    max_tokens=st.none() | st.integers(1, 2000),
+)
+def test_a_window_with_what_is_relevant_is_valid(memory, log, recent, merge, neighbours, max_tokens):
+    """With recalled turns a window is still valid, has nothing twice and ends with the newest turn."""
+    memory.delete(everything=True)
+    memory.sessions.append(log, scope=TALK)
+    options = {"recent": recent, "merge": merge, "neighbours": neighbours, "max_tokens": max_tokens}
+    found = memory.sessions.relevant_window("tea weather", scope=TALK, **options)
+    check_valid(found.messages)
+    assert found.error is None
+    stored = [m.id for m in found.messages if m.position is not None]
+    assert len(stored) == len(set(stored))
+    window = memory.sessions.window(scope=TALK, last=recent, max_tokens=max_tokens)
+    assert not window or found.messages[-1] == window[-1]
+    assert {m.id for m in window} | set(found.recalled) == {m.id for m in found.messages}
+
+
+@settings(QUIETLY, max_examples=100)
+@given(log=LOGS, more=LOGS, threshold=st.integers(1, 900), keep=st.integers(1, 6), budget=st.integers(1, 900))
+def test_a_summarised_conversation_is_valid(memory, log, more, threshold, keep, budget):
+    """What goes to the model with a summary is valid, has one summary at most and the newest verbatim."""
+    memory.delete(everything=True)
+    for part in (log, more):
+        memory.sessions.append([dataclasses.replace(m, indexed=False) for m in part], scope=TALK)
+        memory.summaries.update(
+            scope=TALK, summarizer=lambda *_: "said", threshold=threshold, keep=keep, count=approximate_tokens
+        )
+        context = memory.summaries.context(scope=TALK, max_tokens=budget, count=approximate_tokens)
+        check_valid(context.messages)
+        assert sum(map(is_summary, context.messages)) == (context.summary is not None)
+        whole = memory.summaries.context(scope=TALK, count=approximate_tokens)
+        log_now = memory.sessions.read(scope=TALK)
+        view = repaired(log_now)
+        newest = [message for message in log_now if message.role is not Role.SYSTEM][-keep:]
+        if context.summary is not None:
+            # A result without a call is in no view.
+            assert all(message in whole.messages for message in newest if message in view)
 
 
 # ------------------------------------------------------------------ the frameworks' own messages
