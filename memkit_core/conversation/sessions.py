@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 
 from memkit_core.config import Config
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.windows import fitted, repaired, tokens_of
 from memkit_core.errors import InvalidInputError, ScopeError, shown
@@ -19,7 +21,14 @@ _LARGEST = 2**31
 
 
 class Sessions:
-    """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe."""
+    """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe.
+
+    Every verb sees what waits in `queue`: it is written first, and a read that finds the store down
+    lays it over what is stored.
+
+    Attributes:
+        queue: for messages that need not be stored when the call returns, and for streamed turns.
+    """
 
     def __init__(
         self, store: RecordStore, config: Config, clock: Clock, *, changed: Callable[[], None]
@@ -29,6 +38,7 @@ class Sessions:
         self._config = config
         self._clock = clock
         self._changed = changed
+        self.queue = PersistQueue(self._write, config=config)
 
     def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
         """Append messages to a session, in order, and return them as stored.
@@ -52,6 +62,11 @@ class Sessions:
             raise InvalidInputError(
                 f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
             )
+        self.queue.settle(session, strict=True)
+        return self._write(session, checked)
+
+    def _write(self, session: Scope, checked: list[Message]) -> list[Message]:
+        """Store checked messages and their turns in one transaction."""
         now = self._clock()
         newest = {message.id: message for message in checked}.values()
         turns = [build_turn(m, session=session, now=now) for m in newest if m.is_turn]
@@ -83,7 +98,23 @@ class Sessions:
             last = checked_count(last, "read: last", most=_LARGEST)
         if before is not None:
             before = checked_count(before, "read: before", most=_LARGEST)
-        return self._store.log.read(session, last=last, before=before)
+        waiting = self.queue.settle(session)
+        if not waiting:
+            return self._store.log.read(session, last=last, before=before)
+        log = self._overlaid(session, waiting)
+        below = [m for m in log if before is None or (m.position or 0) < before]
+        return below if last is None else below[-last:]
+
+    def _overlaid(self, session: Scope, waiting: Sequence[Message]) -> list[Message]:
+        """The log with what the store did not take yet, at the positions it should get."""
+        log = {message.id: message for message in self._store.log.read(session)}
+        end = max((m.position or 0 for m in log.values()), default=-1) + 1
+        for message in waiting:
+            stored = log.get(message.id)
+            position = end if stored is None else stored.position
+            end += stored is None
+            log[message.id] = dataclasses.replace(message, session=session, position=position)
+        return list(log.values())
 
     def for_model(self, *, scope: Scope) -> list[Message]:
         """The whole log with dangling tool calls repaired: valid for a chat API, never trimmed.
@@ -108,6 +139,10 @@ class Sessions:
         for name, limit in (("last", last), ("max_tokens", max_tokens)):
             if limit is not None:
                 checked_count(limit, f"window: {name}", most=_LARGEST)
+        waiting = self.queue.settle(session)
+        if waiting:
+            view = repaired(self._overlaid(session, waiting))
+            return fitted(view, last=last, max_tokens=max_tokens, count=count)
         tail: list[Message] = []
         tokens = users = 0
         page = self._store.log.read(session, last=_PAGE)
@@ -129,26 +164,32 @@ class Sessions:
 
     def get(self, *, scope: Scope) -> Session | None:
         """The session with its counts and times, None when nothing was ever appended."""
-        return self._store.log.session(_session(scope, "get"))
+        session = _session(scope, "get")
+        self.queue.settle(session)
+        return self._store.log.session(session)
 
     def list(self, *, scope: Scope) -> list[Session]:
         """The sessions of a user, last active first."""
         user = require_scope(scope, verb="sessions.list")
         if user.kind is not ScopeKind.USER:
             raise ScopeError(f"sessions.list: sessions belong to a user, got {shown(user)}")
+        self.queue.settle(user)
         return self._store.log.sessions(user)
 
     def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
         """Delete messages with their searchable turns; unknown ids count as nothing."""
         session = _session(scope, "delete")
         wanted = [checked_id(i, "message id") for i in listed(ids, "delete: ids")]
+        self.queue.settle(session, strict=True)
         receipt = self._store.log.delete(session, wanted)
         self._changed()
         return receipt
 
     def clear(self, *, scope: Scope) -> DeleteReceipt:
         """Delete a session with all its messages and turns; memories of its scope stay. Idempotent."""
-        receipt = self._store.log.clear(_session(scope, "clear"))
+        session = _session(scope, "clear")
+        self.queue.settle(session, strict=True)
+        receipt = self._store.log.clear(session)
         self._changed()
         return receipt
 
