@@ -22,9 +22,11 @@ from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.config import Config
 from memkit_core.conversation.context import TurnContext
 from memkit_core.conversation.history import Merge, RelevantWindow
+from memkit_core.conversation.queue import PersistQueue, QueueState
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries, SummaryContext, SummaryUpdate
 from memkit_core.conversation.tokens import approximate_tokens
+from memkit_core.conversation.turn import Turn
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import NewMemory
@@ -71,6 +73,35 @@ class _Hops:
         self._executor.shutdown(wait=False)
 
 
+class AsyncPersistQueue:
+    """The verbs of `memory.sessions.queue`; reached as `AsyncMemory.sessions.queue`. See `PersistQueue`.
+
+    Putting in waits for nothing, so it takes no thread.
+    """
+
+    def __init__(self, queue: PersistQueue, hops: _Hops) -> None:
+        """Call `queue`, in worker threads where it waits."""
+        self._queue = queue
+        self._hops = hops
+
+    async def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
+        """See `PersistQueue.append`."""
+        return self._queue.append(messages, scope=scope)
+
+    def turn(self, messages: Iterable[Message] = (), *, scope: Scope, saved: Iterable[Message] = ()) -> Turn:
+        """See `PersistQueue.turn`; used with `with`, as there."""
+        return self._queue.turn(messages, scope=scope, saved=saved)
+
+    @property
+    def state(self) -> QueueState:
+        """See `PersistQueue.state`."""
+        return self._queue.state
+
+    async def flush(self, timeout: float | None = None, *, scope: Scope | None = None) -> bool:  # noqa: ASYNC109 - a deadline of the work, not of the await
+        """See `PersistQueue.flush`."""
+        return await self._hops.run(self._queue.flush, timeout, scope=scope)
+
+
 class AsyncSessions:
     """The verbs of `memory.sessions`, awaited; reached as `AsyncMemory.sessions`. See `Sessions`."""
 
@@ -78,6 +109,7 @@ class AsyncSessions:
         """Call `sessions` in worker threads."""
         self._sessions = sessions
         self._hops = hops
+        self.queue = AsyncPersistQueue(sessions.queue, hops)
 
     async def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
         """See `Sessions.append`."""

@@ -57,6 +57,11 @@ class Config:
             (20 ms for 500 points), so larger batches would stall other threads.
         outbox_attempts: tries of one outbox entry before it is kept aside and shown.
         outbox_seconds: the longest wait between two tries.
+        queue_debounce: seconds after the last message or part for a session before what waits is written.
+        queue_age: the longest that anything waits for that.
+        queue_size: so many waiting messages of a session are written at once.
+        queue_concurrency: sessions that are written at the same time, at most.
+        queue_retries: further tries of a failed write, before it is shown as failed.
         disk_reserve: bytes that must stay free; below it the index is not written, since a full
             disk kills the process inside the engine.
         busy_timeout: seconds to wait for another process's write transaction.
@@ -84,6 +89,11 @@ class Config:
     index_batch: int = 250
     outbox_attempts: int = 5
     outbox_seconds: float = 30.0
+    queue_debounce: float = 0.2
+    queue_age: float = 2.0
+    queue_size: int = 50
+    queue_concurrency: int = 10
+    queue_retries: int = 5
     disk_reserve: int = 256 * MEBIBYTE
     busy_timeout: float = 5.0
     wal_checkpoint_bytes: int = 4 * MEBIBYTE
@@ -103,10 +113,13 @@ class Config:
         for name in (
             "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
-            "summary_threshold", "summary_keep", "summary_max_tokens",
+            "summary_threshold", "summary_keep", "summary_max_tokens", "queue_size", "queue_concurrency",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        for name in ("queue_debounce", "queue_age", "queue_retries"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must not be below 0, got {getattr(self, name)!r}")
 
     def without_secrets(self) -> Config:
         """The same settings without keys, as they may be kept or pickled."""

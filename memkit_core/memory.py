@@ -34,6 +34,7 @@ from memkit_core.inputs import (
 )
 from memkit_core.models import (
     MEMORIES,
+    MESSAGES,
     DeleteReceipt,
     MemoryRecord,
     Message,
@@ -55,6 +56,7 @@ from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 if TYPE_CHECKING:
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
+    from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
@@ -125,7 +127,9 @@ class Memory:
         self.upkeep = Upkeep(self._store, parts.indexers)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
-        self._closing = partial(_shut, self._store, self._worker, self._accesses, parts, os.getpid())
+        self._closing = partial(
+            _shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
+        )
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
@@ -469,6 +473,9 @@ class Memory:
         )  # fmt: skip
 
     def _answered(self, query: RecallQuery) -> RecallResult:
+        if query.include_messages:
+            for scope in query.scopes:
+                self.sessions.queue.settle(scope)
         result = self._recall.run(query)
         self._accesses.count((hit.record for hit in result), now=query.now)
         if "dense" in result.missing:
@@ -480,6 +487,8 @@ class Memory:
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """The record, or None when it is unknown, expired, deleted or in another scope."""
         require_scope(scope, verb="get")
+        if space == MESSAGES:
+            self.sessions.queue.settle(scope)
         found = self._store.records.get(scope, checked_space(space), [checked_id(id)], now=self._clock())
         return found[0] if found else None
 
@@ -531,6 +540,8 @@ class Memory:
             limit=checked_count(limit, "list_records: limit", most=10_000),
             cursor=cursor,
         )
+        if space == MESSAGES:
+            self.sessions.queue.settle(scope)
         return self._store.records.list(scope, query, now=self._clock())
 
     # ------------------------------------------------------------------ documents
@@ -602,9 +613,12 @@ class Memory:
         if everything:
             if scope is not None or not isinstance(id, Omitted):
                 raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
+            self.sessions.queue.settle(None, strict=True)
             receipt = self._store.records.delete_everything()
         elif isinstance(id, Omitted):
-            receipt = self._store.records.delete_scope(require_scope(scope, verb="delete"))
+            owner = require_scope(scope, verb="delete")
+            self.sessions.queue.settle(owner, strict=True)
+            receipt = self._store.records.delete_scope(owner)
         else:
             owner = require_scope(scope, verb="delete")
             receipt = self._store.records.delete(owner, MEMORIES, [checked_id(id)])
@@ -637,17 +651,19 @@ class Memory:
         return not self._finalizer.alive
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Embed and index all that waits, trying again what failed; whether the outbox is empty now.
+        """Store, embed and index all that waits, trying again what failed; whether nothing waits now.
 
         Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
         begun goes on. False also while another process holds the index: it works off the outbox. Also
         writes down how often recall returned what.
         """
         self._store.check_open()
+        ends = None if timeout is None else time.monotonic() + timeout
+        stored = self.sessions.queue.flush(timeout)
         self._accesses.write()
         self._indexers.retry()
-        _work_off(self._indexers, timeout)
-        return self._indexers.state().length == 0
+        _work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
+        return stored and self._indexers.state().length == 0
 
     def close(self) -> None:
         """Finish background work (at most some seconds), close files, free the lock. Idempotent.
@@ -706,10 +722,18 @@ def _work_off(indexers: Indexers, timeout: float | None) -> None:
         run_within(timeout, work)
 
 
-def _shut(store: StoreHandle, worker: Worker, accesses: AccessCounts, parts: Parts, pid: int) -> None:
+def _shut(
+    queue: PersistQueue,
+    store: StoreHandle,
+    worker: Worker,
+    accesses: AccessCounts,
+    parts: Parts,
+    pid: int,
+) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     from memkit_core.worker import write_down
 
+    queue.close(_CLOSE_SECONDS)
     store.close()
     ended = worker.stop(_CLOSE_SECONDS)
     try:

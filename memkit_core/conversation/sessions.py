@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.config import Config
 from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, with_relevant
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.titles import title_in, title_prompt
 from memkit_core.conversation.tokens import approximate_tokens, tokens_of
 from memkit_core.conversation.windows import fitted, repaired
@@ -27,7 +29,14 @@ _LARGEST = 2**31
 
 
 class Sessions:
-    """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe."""
+    """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe.
+
+    Every verb sees what waits in `queue`: it is written first, and a read that finds the store down
+    lays it over what is stored.
+
+    Attributes:
+        queue: for messages that need not be stored when the call returns, and for streamed turns.
+    """
 
     def __init__(
         self,
@@ -44,6 +53,7 @@ class Sessions:
         self._clock = clock
         self._changed = changed
         self._find = find
+        self.queue = PersistQueue(self._write, config=config)
 
     def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
         """Append messages to a session, in order, and return them as stored.
@@ -67,6 +77,11 @@ class Sessions:
             raise InvalidInputError(
                 f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
             )
+        self.queue.settle(session, strict=True)
+        return self._write(session, checked)
+
+    def _write(self, session: Scope, checked: list[Message]) -> list[Message]:
+        """Store checked messages and their turns in one transaction."""
         now = self._clock()
         newest = {message.id: message for message in checked}.values()
         turns = [build_turn(m, session=session, now=now) for m in newest if m.is_turn]
@@ -176,9 +191,30 @@ class Sessions:
         for name, agent in (("agent_id", agent_id), ("parent_agent_id", parent_agent_id)):
             if agent is not None:
                 checked_id(agent, f"read: {name}")
-        return self._store.log.read(
-            session, last=last, before=before, agent_id=agent_id, parent_agent_id=parent_agent_id
-        )
+        waiting = self.queue.settle(session)
+        if not waiting:
+            return self._store.log.read(
+                session, last=last, before=before, agent_id=agent_id, parent_agent_id=parent_agent_id
+            )
+        chosen = [
+            m
+            for m in self._overlaid(session, waiting)
+            if (before is None or (m.position or 0) < before)
+            and agent_id in (None, m.agent_id)
+            and parent_agent_id in (None, m.parent_agent_id)
+        ]
+        return chosen if last is None else chosen[-last:]
+
+    def _overlaid(self, session: Scope, waiting: Sequence[Message]) -> list[Message]:
+        """The log with what the store did not take yet, at the positions it should get."""
+        log = {message.id: message for message in self._store.log.read(session)}
+        end = max((m.position or 0 for m in log.values()), default=-1) + 1
+        for message in waiting:
+            stored = log.get(message.id)
+            position = end if stored is None else stored.position
+            end += stored is None
+            log[message.id] = dataclasses.replace(message, session=session, position=position)
+        return list(log.values())
 
     def for_model(self, *, scope: Scope) -> list[Message]:
         """The whole log with dangling tool calls repaired: valid for a chat API, never trimmed.
@@ -203,6 +239,10 @@ class Sessions:
         for name, limit in (("last", last), ("max_tokens", max_tokens)):
             if limit is not None:
                 checked_count(limit, f"window: {name}", most=_LARGEST)
+        waiting = self.queue.settle(session)
+        if waiting:
+            view = repaired(self._overlaid(session, waiting))
+            return fitted(view, last=last, max_tokens=max_tokens, count=count)
         tail: list[Message] = []
         tokens = users = 0
         page = self._store.log.read(session, last=_PAGE)
@@ -284,7 +324,9 @@ class Sessions:
 
     def get(self, *, scope: Scope) -> Session | None:
         """The session with its counts and times, None when it was neither created nor appended to."""
-        return self._store.log.session(_session(scope, "get"))
+        session = _session(scope, "get")
+        self.queue.settle(session)
+        return self._store.log.session(session)
 
     def list(self, *, scope: Scope, limit: int | None = None, after: Session | None = None) -> list[Session]:
         """The sessions of a user, last active first.
@@ -301,22 +343,26 @@ class Sessions:
             checked_count(limit, "list: limit", most=_LARGEST)
         if after is not None and not (isinstance(after, Session) and after.scope.parent == user):
             raise InvalidInputError(f"list: after must be a session of {user}, got {shown(after)}")
+        self.queue.settle(user)
         return self._store.log.sessions(user, limit=limit, after=after)
 
     def delete(self, ids: Iterable[str], *, scope: Scope) -> DeleteReceipt:
         """Delete messages with their searchable turns; unknown ids count as nothing."""
         session = _session(scope, "delete")
         wanted = [checked_id(i, "message id") for i in listed(ids, "delete: ids")]
+        self.queue.settle(session, strict=True)
         receipt = self._store.log.delete(session, wanted)
         self._changed()
         return receipt
 
     def clear(self, *, scope: Scope) -> DeleteReceipt:
-        """Delete a session with its messages, turns, working memory and run states. Idempotent.
+        """Delete a session with its messages, turns, summary, working memory and run states. Idempotent.
 
         Memories of its scope stay; `memory.delete(scope=...)` deletes those as well.
         """
-        receipt = self._store.log.clear(_session(scope, "clear"))
+        session = _session(scope, "clear")
+        self.queue.settle(session, strict=True)
+        receipt = self._store.log.clear(session)
         self._changed()
         return receipt
 

@@ -1,0 +1,65 @@
+"""What waits for one session, and what may wait at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+
+from memkit_core.conversation.buffer import MessageBuffer
+from memkit_core.errors import InvalidInputError, MemkitError
+from memkit_core.inputs import build_message
+from memkit_core.models import Message
+from memkit_core.scope import Scope
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """What waits for one session; its queue's lock is held for every use.
+
+    Attributes:
+        waiting: messages by id, in order.
+        buffers: of open turns, with messages that are not in `waiting` yet.
+        busy: whether a thread writes it; one at a time does.
+        first: since when something waits, None for nothing.
+        due: when it is to be written.
+        tries: failed writes since the last one that succeeded or began anew.
+        given_up: whether the tries were used up since something was stored.
+        error: what the last write raised.
+        added, stored, ends: how often something was put in, how many of these are stored, and how often
+            the tries were used up; a flush waits for these.
+    """
+
+    scope: Scope
+    waiting: dict[str, Message] = field(default_factory=dict)
+    buffers: list[MessageBuffer] = field(default_factory=list)
+    busy: bool = False
+    first: float | None = None
+    due: float = math.inf
+    tries: int = 0
+    given_up: bool = False
+    error: MemkitError | None = None
+    added: int = 0
+    stored: int = 0
+    ends: int = 0
+
+    def gather(self) -> None:
+        """Take what the buffers have not given yet."""
+        for buffer in self.buffers:
+            self.waiting.update((str(message.id), message) for message in buffer.drain())
+        self.buffers.clear()
+
+    def count(self) -> int:
+        """How many messages wait."""
+        return len(self.waiting) + sum(len(buffer.pending) for buffer in self.buffers)
+
+
+def storable_message(message: Message, max_chars: int) -> Message:
+    """The message as it will be stored. What no store could write is refused here, not behind the caller."""
+    checked = build_message(message, max_chars=max_chars)
+    if checked.payload is not None:
+        try:
+            json.dumps(checked.payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"payload must be JSON: {error}") from error
+    return checked
