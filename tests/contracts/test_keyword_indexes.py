@@ -22,6 +22,7 @@ class PlainKeywords:
 
     def __init__(self):
         self.rows = {}
+        self.store = None
 
     def write(self, records):
         for record in records:
@@ -45,21 +46,22 @@ class PlainKeywords:
         frequencies = [sum(term in counts for _, counts in rows) for term in terms]
         weight = dict(zip(terms, term_weights(frequencies, len(rows)), strict=True))
         average = average_length(len(rows), sum(counts.total() for _, counts in rows))
-        hits = [
-            KeywordHit(
-                point_id=record.point_id,
-                score=sum(
-                    term_score(weight[term], counts[term], counts.total(), average)
-                    for term in terms
-                    if counts[term]
-                ),
+        scores = {
+            record.point_id: sum(
+                term_score(weight[term], counts[term], counts.total(), average)
+                for term in terms
+                if counts[term]
             )
             for record, counts in rows
             if (not target.narrowed or record.scope == target.scope)
             and (record.pinned or record.expires_at is None or record.expires_at > now)
             and (where is None or matches(where, record))
-        ]
-        return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: -hit.score)[:limit]
+        }
+        best = sorted((point for point, score in scores.items() if score > 0), key=scores.get, reverse=True)
+        # What ranking needs of a row is the store's to say.
+        found = self.store.records.candidates(target, best[:limit], radius=0, where=None, now=now)
+        candidates = {one.point_id: one for one in found}
+        return [KeywordHit(candidate=candidates[point], score=scores[point]) for point in best[:limit]]
 
     def counts(self, target, query, candidates):
         terms = query_terms(query)
@@ -73,6 +75,6 @@ class TestAnIndexWithoutAStore(KeywordIndexContract):
     @pytest.fixture
     def store(self):
         index = PlainKeywords()
-        store = StoreWithKeywords(index, write=index.write, remove=index.remove)
+        store = index.store = StoreWithKeywords(index, write=index.write, remove=index.remove)
         yield store
         store.close()

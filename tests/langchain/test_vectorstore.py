@@ -215,12 +215,13 @@ def test_clearing_touches_no_memory(filled, alice):
     """A0: nothing of a store is recalled as a memory, and clearing it leaves memories and turns alone."""
     store = MemkitVectorStore(memory=filled, scope=alice)
     store.add_texts(["Oolong tea from a shop"])
-    before = [hit.record for hit in filled.recall("tea", scope=alice, include_messages=True)]
+    before = [hit.record.content for hit in filled.recall("tea", scope=alice, include_messages=True)]
     assert len(before) == 3
     store.clear()
     store.clear()
     assert everything(store) == []
-    assert [hit.record for hit in filled.recall("tea", scope=alice, include_messages=True)] == before
+    after = [hit.record.content for hit in filled.recall("tea", scope=alice, include_messages=True)]
+    assert after == before
 
 
 def test_scope_is_required_and_never_read_from_metadata(memory, alice, bob):
