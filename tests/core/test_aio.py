@@ -9,8 +9,11 @@ import pytest
 
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
 from memkit_core.aio import AsyncDocuments, AsyncSessions, AsyncSummaries
+from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
+from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
+from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
 
 ALICE = Scope.user("alice")
@@ -18,8 +21,8 @@ ALICE = Scope.user("alice")
 
 def verbs(kind):
     return {
-        # What `documents` gives is the one result that has an awaited form of its own.
-        name: str(inspect.signature(member)).replace("AsyncDocuments", "Documents")
+        # What `documents` and `using` give has an awaited form of its own.
+        name: str(inspect.signature(member)).replace("Async", "")
         for name, member in inspect.getmembers(kind, callable)
         if not name.startswith("_") and name != "memory"
     }
@@ -32,6 +35,8 @@ def verbs(kind):
         (Sessions, AsyncSessions),
         (Summaries, AsyncSummaries),
         (Documents, AsyncDocuments),
+        (WorkingMemory, AsyncWorkingMemory),
+        (Runs, AsyncRuns),
     ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):
@@ -55,6 +60,31 @@ async def test_it_remembers_and_recalls(tmp_path):
         assert (await memory.capabilities()).keyword
     with pytest.raises(ClosedError):
         memory.memory.add("late", scope=ALICE)
+
+
+async def test_notes_and_runs(tmp_path):
+    """Sessions, notes and run states are kept and read back, in every shape."""
+    session = Scope.session("s", user="alice")
+    async with await AsyncMemory.open(tmp_path / "m.db") as memory:
+        await memory.sessions.create(scope=session, title="Tea")
+        await memory.sessions.update(scope=session, metadata={"n": 1})
+        assert (await memory.sessions.list(scope=ALICE, limit=1))[0].title == "Tea"
+        await memory.sessions.append([Message(role=Role.USER, text="Hi", agent_id="a")], scope=session)
+        assert len(await memory.sessions.read(scope=session, agent_id="a")) == 1
+        named = await memory.sessions.generate_title(scope=session, model=lambda prompt: "Greeting")
+        assert named.title == "Greeting"
+        working = memory.working.using(template="# Note")
+        await asyncio.gather(*(working.update(f"{n}", scope=session) for n in range(20)))
+        assert sorted((await working.get(scope=session)).text.split(), key=int) == [*map(str, range(20))]
+        assert "# Note" in await working.instructions(scope=session)
+        await working.clear(scope=session)
+        assert (await working.undo(scope=session)).version == 22
+        assert len(await working.history(scope=session)) == 22
+        assert working.tools(scope=session)[0]().split()
+        await memory.runs.save("r", [1], scope=session)
+        assert (await memory.runs.load("r", scope=session)).state == [1]
+        assert len(await memory.runs.list(scope=session, status="paused")) == 1
+        assert (await memory.runs.delete("r", scope=session)).runs == 1
 
 
 async def test_the_loop_goes_on_while_a_call_waits():

@@ -21,7 +21,9 @@ import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
 from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
+from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
 from memkit_core.stores.cursors import ORDERS
@@ -124,6 +126,10 @@ class Case:
     def session(self):
         """The own session, or what the other's is called under the own user."""
         return self.one(self.me.session, Scope.session(self.other.session.id, user=self.me.user))
+
+    @property
+    def noted_by(self):
+        return self.one(self.session, self.me.user)
 
     @property
     def query(self):
@@ -255,6 +261,10 @@ def retrieve_llamaindex(case):
     return [(found.score, found.node.to_dict()) for found in retriever.retrieve(case.query)]
 
 
+def noted(case):
+    return case.memory.working.using(per=case.one("session", "user"), template=case.one(None, "# Note"))
+
+
 READS = {
     "Memory.get": get,
     "Memory.list_records": list_records,
@@ -269,7 +279,11 @@ READS = {
     "langchain MemkitVectorStore": search_langchain_store,
     "llamaindex MemkitVectorStore": search_llamaindex_store,
     "Sessions.read": lambda case: case.memory.sessions.read(
-        scope=case.session, last=case.one(None, 1, 9), before=case.one(None, 1, 10**6)
+        scope=case.session,
+        last=case.one(None, 1, 9),
+        before=case.one(None, 1, 10**6),
+        agent_id=case.one(None, case.other.marker),
+        parent_agent_id=case.one(None, case.other.marker),
     ),
     "Sessions.for_model": lambda case: case.memory.sessions.for_model(scope=case.session),
     "Sessions.window": lambda case: case.memory.sessions.window(
@@ -295,7 +309,14 @@ READS = {
         max_tokens=case.one(None, 99, 999),
     ),
     "Sessions.get": lambda case: case.memory.sessions.get(scope=case.session),
-    "Sessions.list": lambda case: case.memory.sessions.list(scope=case.me.user),
+    "Sessions.list": lambda case: case.memory.sessions.list(scope=case.me.user, limit=case.one(None, 1)),
+    "WorkingMemory.get": lambda case: noted(case).get(scope=case.noted_by),
+    "WorkingMemory.history": lambda case: noted(case).history(scope=case.noted_by),
+    "WorkingMemory.instructions": lambda case: noted(case).instructions(scope=case.noted_by),
+    "Runs.load": lambda case: case.memory.runs.load(case.one(*case.other.ids), scope=case.scope),
+    "Runs.list": lambda case: case.memory.runs.list(
+        scope=case.scope, status=case.one(None, "paused", case.other.marker)
+    ),
     "MemkitChatMessageHistory.messages": lambda case: case.of_langchain().messages,
     "MemkitChatMessageHistory.raw_messages": lambda case: case.of_langchain().raw_messages,
     "MemkitMemory.get": lambda case: case.of_llamaindex().get(input=case.query),
@@ -358,6 +379,27 @@ WRITES = {
     "Sessions.append": lambda case: case.memory.sessions.append(
         [say(case, f"{case.me.marker} once more")], scope=case.session
     ),
+    "Sessions.create": lambda case: case.memory.sessions.create(
+        scope=case.session, title=case.me.marker, metadata=hostile_metadata(case)
+    ),
+    "Sessions.update": lambda case: case.memory.sessions.update(
+        scope=case.session, title=case.one(None, case.me.marker), metadata=hostile_metadata(case)
+    ),
+    "Sessions.generate_title": lambda case: case.memory.sessions.generate_title(
+        scope=case.session, model=lambda prompt: prompt[-80:]
+    ),
+    "WorkingMemory.update": lambda case: noted(case).update(
+        case.me.marker, scope=case.noted_by, mode=case.one("append", "replace")
+    ),
+    "WorkingMemory.clear": lambda case: noted(case).clear(scope=case.noted_by),
+    "WorkingMemory.undo": lambda case: noted(case).undo(scope=case.noted_by),
+    "WorkingMemory.tools": lambda case: [
+        case.one(*noted(case).tools(scope=case.noted_by)[::2])() for _ in range(2)
+    ],
+    "Runs.save": lambda case: case.memory.runs.save(
+        case.one(*case.other.ids), case.me.marker, scope=case.scope, status=case.one("paused", case.me.marker)
+    ),
+    "Runs.delete": lambda case: case.memory.runs.delete(case.one(*case.other.ids), scope=case.scope),
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
@@ -383,12 +425,18 @@ NEITHER = {
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts and kinds, no content.
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex"),
-    "Sessions.checked",  # touches no store
+    *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
-PARTS = {"sessions": Sessions, "upkeep": Upkeep}
+PARTS = {
+    "sessions": Sessions,
+    "summaries": Summaries,
+    "working": WorkingMemory,
+    "runs": Runs,
+    "upkeep": Upkeep,
+}
 """What hangs on a `Memory`, each with verbs of its own."""
 
 
@@ -422,8 +470,8 @@ def test_every_public_method_is_listed(kind):
 def test_every_part_of_a_memory_is_listed():
     """What hangs on a memory and has verbs of its own is in `PARTS`."""
     with Memory.open(":memory:") as memory:
-        parts = {name for name in vars(memory) if not name.startswith("_")} - {"config"}
-    assert parts == PARTS.keys()
+        parts = {name for name in vars(memory) if not name.startswith("_")} - {"config", "upkeep"}
+    assert parts == PARTS.keys()  # `upkeep` is its operator's: it counts rows of everybody and shows none
 
 
 # ------------------------------------------------------------------------------- the property
@@ -457,12 +505,20 @@ def write(case):
             text=f"{me.marker} {FOUND_BY_ALL}",
             id=i,
             speaker=me.marker,
+            agent_id=me.marker,
+            parent_agent_id=me.marker,
             metadata=fields["metadata"],
         )
         for i, role in ((me.message_ids[0], Role.USER), (me.secret_id, Role.ASSISTANT))
     ]
     case.memory.sessions.append(said, scope=me.session)
     case.memory.summaries.update(scope=me.session, threshold=1, keep=1)
+    case.memory.sessions.update(scope=me.session, title=me.marker, metadata=fields["metadata"])
+    for scope in (me.user, me.session):
+        case.memory.working.update(me.marker, scope=scope)
+        case.memory.working.update(me.marker, scope=scope)
+    for scope, i in itertools.product(me.scopes, (me.ids[0], me.secret_id)):
+        case.memory.runs.save(i, {"secret": me.marker}, scope=scope, status=case.one("paused", me.marker))
 
 
 def everything_of(memory, tenant):
@@ -474,6 +530,8 @@ def everything_of(memory, tenant):
     seen += memory.list_records(scope=tenant.session, space=MESSAGES)
     seen += memory.sessions.read(scope=tenant.session) + memory.sessions.list(scope=tenant.user)
     seen.append(memory.summaries.get(scope=tenant.session))
+    seen += memory.working.history(scope=tenant.session) + memory.working.history(scope=tenant.user)
+    seen += [memory.runs.list(scope=scope) for scope in tenant.scopes]
     hits = memory.recall(FOUND_BY_ALL, scope=tenant.scopes, include_messages=True, top_k=50)
     # Sums of floats depend on what else is in an index in the last digits, no more.
     scores = {hit.record.point_id: pytest.approx(hit.score, abs=1e-6) for hit in hits}
