@@ -146,7 +146,7 @@ def test_a_call_stays_with_its_results(memory):
     group += [Message(role=Role.TOOL, text=f"result {n}", tool_call_id=f"c{n}") for n in range(8)]
     stored = memory.sessions.append(group, scope=TALK)
     told = Scripted()
-    while memory.summaries.update(summarizer=told, threshold=150, **CHAT).changed:
+    while memory.summaries.update(summarizer=told, threshold=100, **CHAT).changed:
         pass
     seen = {message.id for _, messages, _ in told.calls for message in messages}
     assert stored[0].id in seen
