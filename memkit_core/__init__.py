@@ -48,6 +48,7 @@ from memkit_core.models import (
     Session,
     Signals,
     Status,
+    Summary,
     ToolCall,
 )
 from memkit_core.recall.ranking import Ranking
@@ -55,6 +56,8 @@ from memkit_core.scope import Scope, ScopeKind
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
+    from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
+    from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
 
 __version__ = "0.1.0"
@@ -66,6 +69,7 @@ __all__ = [
     "BackendUnavailableError",
     "Capabilities",
     "ChangeKind",
+    "ChatSummarizer",
     "ClosedError",
     "Condition",
     "Config",
@@ -74,6 +78,7 @@ __all__ = [
     "DeleteReceipt",
     "DimensionMismatchError",
     "Documents",
+    "ExtractiveSummarizer",
     "Filter",
     "FilterError",
     "InvalidInputError",
@@ -103,14 +108,19 @@ __all__ = [
     "Session",
     "Signals",
     "Status",
+    "Summary",
     "ToolCall",
     "metadata_key",
     "parse_filter",
+    "resolve_token_counter",
 ]
 
 
 _LAZY = {
     "AsyncMemory": "memkit_core.aio",
+    "ChatSummarizer": "memkit_core.conversation.summarizers",
+    "ExtractiveSummarizer": "memkit_core.conversation.summarizers",
+    "resolve_token_counter": "memkit_core.conversation.tokens",
     "Documents": "memkit_core.documents",
     "NewDocument": "memkit_core.documents",
     "SearchMode": "memkit_core.documents",

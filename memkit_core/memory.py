@@ -438,8 +438,8 @@ class Memory:
             query: the current input, to recall for; a blank one recalls nothing.
             system: the system prompt.
             working_memory: the note that stands whole behind the system prompt.
-            scopes: whose memories are recalled; the session, its user and the user's workspace when
-                None.
+            scopes: whose memories are recalled; the session and its user when None. A workspace is
+                read only when it is named here.
             episodes: the most memories of type event; 0 for none.
             skills: the most of type skill; 0 for none.
             memories: the most of all other types; 0 for none.
@@ -454,11 +454,12 @@ class Memory:
             InvalidInputError: a value out of range.
             BackendError: the session cannot be read.
         """
-        from memkit_core.conversation.context import Wanted, build_turn_context, default_scopes
+        from memkit_core.conversation.context import Wanted, build_turn_context
         from memkit_core.conversation.tokens import resolve_token_counter
 
         require_scope(session, verb="turn_context")
-        named = default_scopes(session) if scopes is None else checked_scopes(scopes, verb="turn_context")
+        own = [scope for scope in (session, session.parent) if scope is not None]
+        named = checked_scopes(own if scopes is None else scopes, verb="turn_context")
         return build_turn_context(
             session,
             query,

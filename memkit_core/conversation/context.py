@@ -15,7 +15,7 @@ from memkit_core.inputs import checked_count
 from memkit_core.models import Message, RecallResult, RecordType, Role, ScoredRecord, Summary
 from memkit_core.ports import TokenCounter
 from memkit_core.prompts import recalled_block, recalled_line, summary_block
-from memkit_core.scope import Scope, ScopeKind
+from memkit_core.scope import Scope
 
 _log = logging.getLogger("memkit")
 _LARGEST = 2**31
@@ -131,14 +131,6 @@ def build_turn_context(
         system=system, summary=summary, hits=kept, recalled=block, recent=recent,
         truncated=len(kept) < len(hits), missing=missing,
     )  # fmt: skip
-
-
-def default_scopes(session: Scope) -> tuple[Scope, ...]:
-    """The session, its user and the user's workspace, if there is one."""
-    user = session.parent
-    found = [session, user, None if user is None else user.parent]
-    wanted = (ScopeKind.SESSION, ScopeKind.USER, ScopeKind.WORKSPACE)
-    return tuple(scope for scope in found if scope is not None and scope.kind in wanted)
 
 
 def _recalled(query: str, wanted: Wanted, recall: RecallOf) -> tuple[list[ScoredRecord], frozenset[str]]:

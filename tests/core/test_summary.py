@@ -146,7 +146,7 @@ def test_a_call_stays_with_its_results(memory):
     group += [Message(role=Role.TOOL, text=f"result {n}", tool_call_id=f"c{n}") for n in range(8)]
     stored = memory.sessions.append(group, scope=TALK)
     told = Scripted()
-    while memory.summaries.update(summarizer=told, threshold=150, **CHAT).changed:
+    while memory.summaries.update(summarizer=told, threshold=100, **CHAT).changed:
         pass
     seen = {message.id for _, messages, _ in told.calls for message in messages}
     assert stored[0].id in seen
@@ -293,6 +293,34 @@ def test_two_that_summarise_at_once(memory):
         thread.join()
     assert sorted(result.changed for result in results) == [False, True]
     assert {result.summary for result in results} == {memory.summaries.get(scope=TALK)}
+
+
+OTHER = """
+from memkit_core import Config, Memory, Scope
+config = Config(disk_reserve=1, summary_threshold=300, summary_max_tokens=60)
+with Memory.open("m.db", config=config) as memory:
+    result = memory.summaries.update(
+        scope=Scope.session("s", user="alice"), summarizer=lambda *_: "theirs", count=len
+    )
+    print(result.changed)
+"""
+
+
+def test_another_process_was_quicker(tmp_path, run_script):
+    """A summary that another process made meanwhile holds; the slower one changes nothing and says no error."""
+    with Memory.open(tmp_path / "m.db", config=SMALL) as memory:
+        talk(memory, 0, 20)
+        answers = []
+
+        def slow(*_):
+            answers.append(run_script(OTHER))
+            return "mine"
+
+        result = memory.summaries.update(summarizer=slow, **CHAT)
+        assert answers == ["True"]
+        assert (result.changed, result.error, result.summary.text) == (False, None, "theirs")
+        assert memory.summaries.update(summarizer=Scripted("after"), **CHAT).changed
+        assert memory.summaries.get(scope=TALK).position > result.summary.position
 
 
 def test_a_fraction_of_the_models_window(memory):

@@ -3,7 +3,6 @@
 import pytest
 
 from memkit_core import BackendError, Config, Memory, Message, Role, Scope
-from memkit_core.conversation.context import default_scopes
 from memkit_core.conversation.tokens import approximate_tokens, tokens_of
 
 USER = Scope.user("alice", workspace="w")
@@ -30,7 +29,9 @@ def memory():
 def test_the_parts_stand_in_order(memory):
     """System text, working memory, summary, memories of the named scopes, then the newest ten messages."""
     memory.summaries.update(scope=TALK, threshold=100)
-    context = memory.turn_context(TALK, "tent", system="You help.", working_memory="Name: Alice")
+    context = memory.turn_context(
+        TALK, "tent", system="You help.", working_memory="Name: Alice", scopes=[*SCOPES.values()]
+    )
     assert context.system == "You help.\n\nBe brief.\n\nName: Alice"
     assert context.summary == memory.summaries.get(scope=TALK)
     contents = [hit.record.content for hit in context.hits]
@@ -47,15 +48,11 @@ def test_the_parts_stand_in_order(memory):
 
 
 def test_the_named_scopes_alone_are_read(memory):
-    """By default the session, its user and workspace; nothing of anybody else, each memory once."""
-    assert default_scopes(TALK) == tuple(SCOPES.values())
-    assert default_scopes(Scope.session("s", user="bob")) == (
-        Scope.session("s", user="bob"),
-        Scope.user("bob"),
-    )
+    """By default the session and its user, a workspace only when it is named; each memory once."""
     memory.add("The tent of the user is green.", scope=TALK)
     contents = [hit.record.content for hit in memory.turn_context(TALK, "tent", memories=9).hits]
-    assert len(contents) == len(set(contents)) == 5
+    assert len(contents) == len(set(contents)) == 4
+    assert not any("workspace" in content for content in contents)
     only = memory.turn_context(TALK, "tent", scopes=[USER.parent], episodes=0, skills=0)
     assert [hit.record.content for hit in only.hits] == ["The tent of the workspace is green."]
 
@@ -83,7 +80,7 @@ def test_memories_take_at_most_half_of_what_is_left(memory, budget):
     if context.hits and context.truncated:
         assert "<left_out memories=" in context.recalled
     if budget == 5000:
-        assert len(context.hits) == 5
+        assert len(context.hits) == 4
         assert not context.truncated
     if budget == 40:
         assert context.truncated
