@@ -19,6 +19,7 @@ import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
 from memkit_core import Config, Memory, Message, NewMemory, Ranking, Role, Scope
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.errors import MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status
@@ -293,6 +294,13 @@ WRITES = {
     "Sessions.append": lambda case: case.memory.sessions.append(
         [say(case, f"{case.me.marker} once more")], scope=case.session
     ),
+    "PersistQueue.append": lambda case: case.memory.sessions.queue.append(
+        [say(case, f"{case.me.marker} soon")], scope=case.session
+    ),
+    "PersistQueue.turn": lambda case: case.memory.sessions.queue.turn(
+        [say(case, f"{case.me.marker} in a turn")], scope=case.session
+    ),
+    "PersistQueue.settle": lambda case: case.memory.sessions.queue.settle(case.scope),
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "MemkitChatMessageHistory.add_messages": lambda case: case.of_langchain().add_messages(
@@ -316,6 +324,8 @@ NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Sessions.checked",  # touches no store
+    # The first of the whole memory, for its operator: counts and the store's last error.
+    *("PersistQueue.state", "PersistQueue.flush", "PersistQueue.run_due", "PersistQueue.close"),
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
@@ -332,7 +342,13 @@ def public_methods(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [Memory, *PARTS.values(), langchain_memkit.MemkitChatMessageHistory, llamaindex_memkit.MemkitMemory],
+    [
+        Memory,
+        *PARTS.values(),
+        PersistQueue,
+        langchain_memkit.MemkitChatMessageHistory,
+        llamaindex_memkit.MemkitMemory,
+    ],
     ids=lambda kind: kind.__name__,
 )
 def test_every_public_method_is_listed(kind):
