@@ -7,7 +7,7 @@ from itertools import count
 
 from benchmarks.plan import Plan
 from benchmarks.raw import RawTable
-from benchmarks.report import Line, interleaved, ratio
+from benchmarks.report import MILLISECONDS, Line, at_most, interleaved, ratio
 from benchmarks.texts import Texts
 from memkit_core import Memory, Message, Role, Scope
 from memkit_core.conversation.summarizers import ExtractiveSummarizer
@@ -37,6 +37,7 @@ def measured_history(plan: Plan) -> list[Line]:
             *_windows(plan, memory, medium, long),
             *_summaries(memory, texts),
             *_appending(plan, memory, short, long, table),
+            *_queueing(plan, memory, long),
         ]
 
 
@@ -107,6 +108,13 @@ def _appending(plan: Plan, memory: Memory, short: Scope, long: Scope, table: Raw
         ratio(f"  p50 to {_SHORT} messages", in_long.p50, in_short.p50, 1.5),
         ratio("  p50 to plain SQLite", in_long.p50, bare.p50, 20),
     ]
+
+
+def _queueing(plan: Plan, memory: Memory, long: Scope) -> list[Line]:
+    texts = Texts(seed=9).sentences(plan.rounds + 10)
+    (put,) = interleaved([lambda i: memory.sessions.queue.append([_said(texts[i])], scope=long)], plan.rounds)
+    memory.sessions.queue.flush()
+    return [at_most("put one message in the queue, p50", put.p50 * MILLISECONDS, 50, unit="µs")]
 
 
 def _said(text: str) -> Message:

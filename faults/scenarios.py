@@ -8,6 +8,7 @@ from faults.embedding import embedder_that
 from faults.findings import Scenario
 from faults.kills import killed_while
 from faults.processes import forked, long_reader, writers_and_reader
+from faults.streaming import killed_while_streaming
 from faults.surroundings import clock_set_back, no_room
 from faults.work import WORKS
 
@@ -30,6 +31,13 @@ SCENARIOS: tuple[Scenario, ...] = (
             short=3,
         )
         for work in WORKS
+    ),
+    Scenario(
+        name="kill-stream",
+        what="kill -9 of two processes that stream turns into one session",
+        run=killed_while_streaming,
+        full=50,
+        short=3,
     ),
     *(
         Scenario(

@@ -50,6 +50,7 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
         session_id: str,
         user_id: str | None = None,
         user: Scope | None = None,
+        queue: bool = False,
     ) -> None:
         """The session `session_id` of a user; nothing is read or written yet.
 
@@ -59,6 +60,9 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
                 refused.
             user_id: the user by id alone.
             user: the user as a scope, for one inside a workspace or an org. Give this or `user_id`.
+            queue: write through `memory.sessions.queue`: what is added is committed a moment later, so
+                no call waits for the disk; reads see it at once. A write that fails is tried again and
+                shown by `memory.sessions.queue.state`, not raised here.
 
         Raises:
             ScopeError: an id that cannot be one, or not exactly one of `user_id` and `user`.
@@ -78,6 +82,7 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
         self.scope = Scope.session(session_id, user=owner)
         self.last_error: Exception | None = None
         self._memory = memory
+        self._queued = queue
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute upstream
@@ -116,11 +121,13 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
         """
         with self._noted("add_messages"):
             steps = _steps(messages)
+            sessions = self._memory.sessions
+            append = sessions.queue.append if self._queued else sessions.append
             # Before the first removal, so that nothing is removed for messages that cannot be stored.
             self._memory.sessions.checked([message for step in steps for message in _appended(step)])
             for step in steps:
                 if isinstance(step, list):
-                    self._memory.sessions.append(step, scope=self.scope)
+                    append(step, scope=self.scope)
                 elif step == REMOVE_ALL:
                     self._memory.sessions.clear(scope=self.scope)
                 else:

@@ -66,6 +66,8 @@ class MemkitMemory(BaseMemory):
         recall: whether `get` recalls at all.
         top_k: the most records recalled.
         include_messages: whether earlier turns are recalled beside memories.
+        queue: whether `put` writes through `memory.sessions.queue`: stored a moment later, seen by reads
+            at once; a write that fails is tried again and shown by that queue's `state`, not raised.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -78,6 +80,7 @@ class MemkitMemory(BaseMemory):
     recall: bool = True
     top_k: int = Field(default=5, gt=0)
     include_messages: bool = True
+    queue: bool = False
 
     _memory: Memory = PrivateAttr()
     _last_missing: frozenset[str] = PrivateAttr(default=frozenset())
@@ -123,6 +126,7 @@ class MemkitMemory(BaseMemory):
         recall: bool = True,
         top_k: int = 5,
         include_messages: bool = True,
+        queue: bool = False,
     ) -> Self:
         """The memory of one session; the same session id under two users is two sessions.
 
@@ -135,6 +139,7 @@ class MemkitMemory(BaseMemory):
             recall: whether `get` recalls at all.
             top_k: the most records recalled.
             include_messages: whether earlier turns are recalled beside memories.
+            queue: whether `put` writes through `memory.sessions.queue`.
 
         Raises:
             ScopeError: an id that is none: empty, not a string, longer than 4,096 characters.
@@ -149,6 +154,7 @@ class MemkitMemory(BaseMemory):
             recall=recall,
             top_k=top_k,
             include_messages=include_messages,
+            queue=queue,
         )
 
     @property
@@ -236,7 +242,7 @@ class MemkitMemory(BaseMemory):
     # ------------------------------------------------------------------ writing
 
     def put(self, message: ChatMessage) -> None:
-        """Append one message; it is stored when this returns. See `put_messages`."""
+        """Append one message; without `queue` it is stored when this returns. See `put_messages`."""
         self.put_messages([message])
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
@@ -248,7 +254,9 @@ class MemkitMemory(BaseMemory):
         Raises:
             InvalidInputError: a message that cannot be stored; nothing is written.
         """
-        self._memory.sessions.append(map(to_message, without_blocks(messages)), scope=self.scope)
+        sessions = self._memory.sessions
+        append = sessions.queue.append if self.queue else sessions.append
+        append(map(to_message, without_blocks(messages)), scope=self.scope)
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Make `messages` the history of this session; engines call it for `chat_history=`.

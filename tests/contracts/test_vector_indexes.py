@@ -17,7 +17,7 @@ class TestEdgeIndex(VectorIndexContract):
         yield index
         index.close()
 
-    def reopen(self, index):  # noqa: ARG002 - the folder says which index it is
+    def reopen(self, index):
         return EdgeIndex(self.folder, DIMENSION)
 
 
@@ -43,5 +43,5 @@ class TestQdrantIndex(VectorIndexContract):
         index.close()
         self.client.close()
 
-    def reopen(self, index):  # noqa: ARG002 - the client has the engine that holds the points
+    def reopen(self, index):
         return QdrantIndex(self.client, "memories", DIMENSION)

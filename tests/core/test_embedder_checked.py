@@ -182,7 +182,7 @@ def answering(answer):
     """An embedder whose model returns, or raises, the same for every call."""
 
     class Answering(Recording):
-        def embed_documents(self, texts):  # noqa: ARG002 - it says the same to all
+        def embed_documents(self, texts):
             if isinstance(answer, BaseException):
                 raise answer
             return answer

@@ -113,13 +113,13 @@ class TestE5:
         question = embedder.embed_query("Where is the key?")
         assert question @ answer > question @ other
 
-    def test_an_unknown_model_is_refused(self, embedder):  # noqa: ARG002 - skips without the package
+    def test_an_unknown_model_is_refused(self, embedder):
         """Only the models in the wheel can be named."""
         with pytest.raises(ConfigError, match="it has multilingual-e5-small"):
             resolve_embedder("e5:large")
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-    def test_a_memory_in_a_forked_child_answers_by_keyword(self, embedder, python):  # noqa: ARG002 - as above
+    def test_a_memory_in_a_forked_child_answers_by_keyword(self, embedder, python):
         """A child of a process that embedded does not hang: its recall says that the dense leg is missing."""
         done = python("""
             import os
@@ -144,13 +144,13 @@ class TestFastEmbed:
     def fastembed(self):
         return pytest.importorskip("fastembed")
 
-    def test_names_are_fastembeds_own(self, fastembed):  # noqa: ARG002 - skips without the package
+    def test_names_are_fastembeds_own(self, fastembed):
         """A name in any case is kept as fastembed spells it, with the file of its weights."""
         embedder = resolve_embedder("fastembed:baai/BGE-small-en-v1.5")
         assert embedder.model == "fastembed/BAAI/bge-small-en-v1.5"
         assert embedder.revision == 'file="model_optimized.onnx"'
 
-    def test_prefixes_that_fastembed_leaves_to_the_user_are_known(self, fastembed):  # noqa: ARG002 - as above
+    def test_prefixes_that_fastembed_leaves_to_the_user_are_known(self, fastembed):
         """A model that needs prefixes has them in its fingerprint."""
         assert 'query="query: "; document="passage: "' in (
             resolve_embedder("fastembed:intfloat/multilingual-e5-large").revision
@@ -165,7 +165,7 @@ class TestFastEmbed:
             ({"cuda": True}, "takes no option 'cuda'"),
         ],
     )
-    def test_what_cannot_be_is_refused_at_once(self, fastembed, options, said):  # noqa: ARG002 - as above
+    def test_what_cannot_be_is_refused_at_once(self, fastembed, options, said):
         """Unknown models, unknown options and wrong types are errors before anything is loaded."""
         with pytest.raises(ConfigError, match=said):
             resolve_embedder({"provider": "fastembed", "model": "BAAI/bge-small-en-v1.5", **options})
@@ -185,10 +185,10 @@ class StandIn:
         self.prompts = {"query": "own query: ", "document": "own document: "}
         self.loaded.append((model_name_or_path, device, cache_folder, revision, local_files_only))
 
-    def encode_query(self, inputs, prompt_name=None, prompt=None, batch_size=32, show_progress_bar=None):  # noqa: ARG002 - the real signature
+    def encode_query(self, inputs, prompt_name=None, prompt=None, batch_size=32, show_progress_bar=None):
         return self._encode(inputs, self.prompts["query"] if prompt is None else prompt)
 
-    def encode_document(self, inputs, prompt_name=None, prompt=None, batch_size=32, show_progress_bar=None):  # noqa: ARG002 - the real signature
+    def encode_document(self, inputs, prompt_name=None, prompt=None, batch_size=32, show_progress_bar=None):
         return self._encode(inputs, self.prompts["document"] if prompt is None else prompt)
 
     def _encode(self, inputs, prompt):
@@ -219,7 +219,7 @@ class TestSentenceTransformers(EmbedderContract):
     sides_differ = True
 
     @pytest.fixture
-    def embedder(self, stand_in):  # noqa: ARG002 - put in place of the package
+    def embedder(self, stand_in):
         return resolve_embedder("sentence-transformers:intfloat/multilingual-e5-small")
 
     def test_known_prefixes_are_the_prompts(self, embedder):
@@ -229,7 +229,7 @@ class TestSentenceTransformers(EmbedderContract):
         assert embedder.model == "sentence-transformers/intfloat/multilingual-e5-small"
         assert embedder.revision == 'query="query: "; document="passage: "'
 
-    def test_a_models_own_prompts_are_left_to_it(self, stand_in):  # noqa: ARG002 - as above
+    def test_a_models_own_prompts_are_left_to_it(self, stand_in):
         """Where memkit knows no prefix, those saved with the model are used."""
         embedder = resolve_embedder("sentence-transformers:someone/model")
         assert embedder.embed_query("tea")[0] == len("own query: ")
@@ -257,7 +257,7 @@ class TestSentenceTransformers(EmbedderContract):
     @pytest.mark.parametrize(
         "option", [{"local_files_only": "yes"}, {"batch_size": 0}, {"device": 1}, {"revision": 2}]
     )
-    def test_an_option_of_the_wrong_type_is_an_error(self, stand_in, option):  # noqa: ARG002 - as above
+    def test_an_option_of_the_wrong_type_is_an_error(self, stand_in, option):
         """Each option is checked and named, before anything is loaded."""
         with pytest.raises(ConfigError, match=f"'{next(iter(option))}'"):
             resolve_embedder({"provider": "sentence-transformers", "model": "m", **option})

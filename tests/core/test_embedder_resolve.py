@@ -29,7 +29,7 @@ class Constant:
     def embed_documents(self, texts):
         return [[1.0, 2.0]] * len(texts)
 
-    def embed_query(self, text):  # noqa: ARG002 - it says the same to all
+    def embed_query(self, text):
         return [1.0, 2.0]
 
 

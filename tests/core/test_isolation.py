@@ -21,8 +21,10 @@ import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
 from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
@@ -400,6 +402,13 @@ WRITES = {
         case.one(*case.other.ids), case.me.marker, scope=case.scope, status=case.one("paused", case.me.marker)
     ),
     "Runs.delete": lambda case: case.memory.runs.delete(case.one(*case.other.ids), scope=case.scope),
+    "PersistQueue.append": lambda case: case.memory.sessions.queue.append(
+        [say(case, f"{case.me.marker} soon")], scope=case.session
+    ),
+    "PersistQueue.turn": lambda case: case.memory.sessions.queue.turn(
+        [say(case, f"{case.me.marker} in a turn")], scope=case.session
+    ),
+    "PersistQueue.settle": lambda case: case.memory.sessions.queue.settle(case.scope),
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
@@ -427,6 +436,8 @@ NEITHER = {
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex"),
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
+    # The first of the whole memory, for its operator: counts and the store's last error.
+    *("PersistQueue.state", "PersistQueue.flush", "PersistQueue.run_due", "PersistQueue.close"),
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
@@ -453,6 +464,7 @@ def public_methods(kind):
         Memory,
         Documents,
         *PARTS.values(),
+        PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
         llamaindex_memkit.MemkitMemory,
     ],

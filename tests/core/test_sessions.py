@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from typing import ClassVar
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -234,7 +235,12 @@ def test_nothing_to_name(memory):
 class Answer:
     """What a chat model returns: a message with blocks."""
 
-    content = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "Te"}, "a", {"type": "x"}]
+    content: ClassVar = [
+        {"type": "reasoning", "text": "hm"},
+        {"type": "text", "text": "Te"},
+        "a",
+        {"type": "x"},
+    ]
 
 
 class Invoked:

@@ -116,7 +116,7 @@ def test_values_are_data(numbered, value):
         {"n": 1, "metadata.n": 2},
         {"and": {"n": 10}},
         "n == 10",
-        lambda document: True,  # noqa: ARG005 - what InMemoryVectorStore takes
+        lambda document: True,
         [("n", 10)],
     ],
 )

@@ -1,5 +1,5 @@
 """A memory in a file, the adapter on it, and a model whose words are scripted."""
-# ruff: noqa: ARG002, FBT001, FBT002 - the signatures of the model are LlamaIndex's own
+# ruff: noqa: FBT001, FBT002 - the signatures of the model are LlamaIndex's own
 
 import asyncio
 import math
