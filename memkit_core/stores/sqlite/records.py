@@ -45,7 +45,7 @@ from memkit_core.stores.sqlite.scopes import (
     find_scope,
     read_scope,
 )
-from memkit_core.stores.sqlite.vectors import SQLiteVectors, write_given
+from memkit_core.stores.sqlite.vectors import space_in_use, write_given
 from memkit_core.stores.sqlite.writing import (
     change_record,
     delete_records,
@@ -98,12 +98,12 @@ class SQLiteRecords:
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
-        if vectors is not None:
-            space = vector_space or SQLiteVectors(self._database).space()
-            checked_given(records, space, vectors, backend="sqlite")
         newest = {(record.space, record.id): record for record in records}
         prepared = [(record, None, keyword_terms(record.index_text)) for record in newest.values()]
         with self._database.write("put") as connection:
+            if vectors is not None:
+                space = vector_space or space_in_use(connection)
+                checked_given(records, space, vectors, backend="sqlite")
             space_id = ensure_vector_space(connection, vector_space)
             written = write_records(connection, prepared, vector_space_id=space_id, merge=merge)
             if vectors is not None:

@@ -77,24 +77,28 @@ def ensure_scope(connection: sqlite3.Connection, scope: Scope) -> int:
     return _inserted(cursor)
 
 
-def ensure_partition(connection: sqlite3.Connection, target: Target, vector_space_id: int | None) -> int:
-    """The number of the target's partition, made when new, with vectors of the given space or the memory's own.
+def ensure_place(
+    connection: sqlite3.Connection, target: Target, vector_space_id: int | None
+) -> tuple[int, int]:
+    """The numbers of the target's scope and partition, made when new.
+
+    The partition has vectors of the given space with that number; None for the memory's own.
 
     Raises:
         ConfigError: it has vectors of another space.
     """
-    scope_id = ensure_scope(connection, target.owner)
+    scope_id = ensure_scope(connection, target.scope)
+    owner_id = ensure_scope(connection, target.owner) if target.narrowed else scope_id
     row = connection.execute(
         "SELECT id, vector_space_id FROM partitions WHERE scope_id = ? AND space = ?",
-        (scope_id, target.space),
+        (owner_id, target.space),
     ).fetchone()
     if row is None:
-        return _inserted(
-            connection.execute(
-                "INSERT INTO partitions(scope_id, space, vector_space_id) VALUES (?, ?, ?)",
-                (scope_id, target.space, vector_space_id),
-            )
+        cursor = connection.execute(
+            "INSERT INTO partitions(scope_id, space, vector_space_id) VALUES (?, ?, ?)",
+            (owner_id, target.space, vector_space_id),
         )
+        return scope_id, _inserted(cursor)
     if row[1] != vector_space_id:
         raise ConfigError(
             other_space(
@@ -103,7 +107,7 @@ def ensure_partition(connection: sqlite3.Connection, target: Target, vector_spac
                 given=_vector_space(connection, vector_space_id),
             )
         )
-    return int(row[0])
+    return scope_id, int(row[0])
 
 
 def ensure_vector_space(connection: sqlite3.Connection, space: VectorSpace | None) -> int | None:

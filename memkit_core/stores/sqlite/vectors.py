@@ -36,6 +36,14 @@ def write_vector(vector: Vector) -> bytes:
     return vector.astype(_DTYPE).tobytes() if vector.any() else b""
 
 
+def space_in_use(connection: sqlite3.Connection) -> VectorSpace | None:
+    """The memory's own vector space, None before its first vector."""
+    row = connection.execute(
+        "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
+    ).fetchone()
+    return None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2])
+
+
 class SQLiteVectors:
     """The vectors of one file, in the memory's own vector space or in a given one."""
 
@@ -70,10 +78,7 @@ class SQLiteVectors:
         if self._given is not None:
             return self._given
         with self._database.connection() as connection:
-            row = connection.execute(
-                "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
-            ).fetchone()
-        return None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2])
+            return space_in_use(connection)
 
     def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
         """See `VectorTable.save`."""

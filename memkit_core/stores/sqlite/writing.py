@@ -13,7 +13,7 @@ from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
-from memkit_core.stores.sqlite.scopes import drop_unused, ensure_partition, ensure_scope, find_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -155,9 +155,8 @@ class _Batch:
         target = Target(scope=record.scope, space=record.space)
         place = self._places.get(target)
         if place is None:
-            scope_id = ensure_scope(self._connection, record.scope)
-            partition_id = ensure_partition(self._connection, target, self._vector_space_id)
-            place = self._places[target] = scope_id, partition_id
+            place = ensure_place(self._connection, target, self._vector_space_id)
+            self._places[target] = place
         return place
 
     def rewrite(
