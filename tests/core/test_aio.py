@@ -8,13 +8,14 @@ import time
 import pytest
 
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
-from memkit_core.aio import AsyncDocuments, AsyncSessions, AsyncSummaries
+from memkit_core.aio import AsyncDocuments, AsyncSessions, AsyncSummaries, AsyncUpkeep
 from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
+from memkit_core.upkeep import Upkeep
 
 ALICE = Scope.user("alice")
 
@@ -37,6 +38,7 @@ def verbs(kind):
         (Documents, AsyncDocuments),
         (WorkingMemory, AsyncWorkingMemory),
         (Runs, AsyncRuns),
+        (Upkeep, AsyncUpkeep),
     ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):
