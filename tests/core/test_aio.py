@@ -73,7 +73,7 @@ async def test_notes_and_runs(tmp_path):
         assert (await memory.sessions.list(scope=ALICE, limit=1))[0].title == "Tea"
         await memory.sessions.append([Message(role=Role.USER, text="Hi", agent_id="a")], scope=session)
         assert len(await memory.sessions.read(scope=session, agent_id="a")) == 1
-        named = await memory.sessions.generate_title(scope=session, model=lambda prompt: "Greeting")
+        named = await memory.sessions.generate_title(scope=session, model=lambda _: "Greeting")
         assert named.title == "Greeting"
         working = memory.working.using(template="# Note")
         await asyncio.gather(*(working.update(f"{n}", scope=session) for n in range(20)))

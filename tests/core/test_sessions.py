@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from typing import ClassVar
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -14,6 +14,20 @@ from memkit_core.errors import InvalidInputError, ScopeError
 
 ALICE = Scope.user("alice")
 TALK = Scope.session("s1", user=ALICE)
+
+
+BLOCKS = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "Te"}, "a", {"type": "x"}]
+"""The content of a chat model's answer, of which the text alone is what it says."""
+
+
+class Says:
+    """A chat model by LangChain's method that always says the same."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def invoke(self, _):
+        return self.answer
 
 
 @pytest.fixture(params=["in memory", "in a file"])
@@ -204,16 +218,16 @@ def test_a_failing_model_leaves_the_title(memory):
     say(memory, "Hello")
     memory.sessions.update(scope=TALK, title="Tea")
 
-    def fails(prompt):
+    def fails(_):
         raise RuntimeError("busy")
 
-    async def waits(prompt):
+    async def waits(_):
         return "late"
 
     for model in (
         fails,
         waits,
-        *(lambda prompt, answer=answer: answer for answer in ("", " \n", "***", None, 5)),
+        *(Says(answer) for answer in ("", " \n", "***", None, 5)),
     ):
         with pytest.raises(ModelError):
             memory.sessions.generate_title(scope=TALK, model=model)
@@ -232,29 +246,13 @@ def test_nothing_to_name(memory):
     assert asked == []
 
 
-class Answer:
-    """What a chat model returns: a message with blocks."""
-
-    content: ClassVar = [
-        {"type": "reasoning", "text": "hm"},
-        {"type": "text", "text": "Te"},
-        "a",
-        {"type": "x"},
-    ]
-
-
-class Invoked:
-    def invoke(self, prompt):
-        return Answer()
-
-
 @pytest.mark.parametrize(
     ("model", "says"),
     [
         (FakeListChatModel(responses=["Tea"]), "Tea"),
-        (Invoked(), "Tea"),
+        (Says(SimpleNamespace(content=BLOCKS)), "Tea"),
         (MockLLM(), "Tea?"),
-        (lambda prompt: "Tea", "Tea"),
+        (str.upper, "TEA?"),
     ],
     ids=["langchain", "blocks", "llamaindex", "function"],
 )
@@ -263,7 +261,7 @@ def test_models_of_others(model, says):
     assert resolve_chat_model(model)("Tea?") == says
 
 
-@pytest.mark.parametrize("model", [None, "gpt", 5, object(), Invoked], ids=repr)
+@pytest.mark.parametrize("model", [None, "gpt", 5, object(), Says], ids=repr)
 def test_what_is_no_model(model):
     """Names, classes and objects without a known method are refused."""
     with pytest.raises(InvalidInputError):
