@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass, field
 
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.errors import InvalidInputError, MemkitError
+from memkit_core.errors import InvalidInputError, MemkitError, ScopeError, shown
 from memkit_core.inputs import build_message
 from memkit_core.models import Message
-from memkit_core.scope import Scope
+from memkit_core.scope import Scope, ScopeKind, require_scope
 
 
 @dataclass(slots=True, eq=False)
@@ -63,3 +63,13 @@ def storable_message(message: Message, max_chars: int) -> Message:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInputError(f"payload must be JSON: {error}") from error
     return checked
+
+
+def session_of(scope: object, verb: str) -> Scope:
+    """`scope` when it is a session, else a `ScopeError` that names the verb."""
+    session = require_scope(scope, verb=f"queue.{verb}")
+    if session.kind is not ScopeKind.SESSION:
+        raise ScopeError(
+            f"queue.{verb}: scope must be a session, Scope.session(id, user=...), got {shown(session)}"
+        )
+    return session

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from memkit_core.config import Config
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.conversation.lane import Lane, storable_message
+from memkit_core.conversation.lane import Lane, session_of, storable_message
 from memkit_core.conversation.turn import Turn
-from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, ScopeError, shown
+from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, shown
 from memkit_core.models import Message, Role
-from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.scope import Scope, ScopeKind
 
 _log = logging.getLogger("memkit.queue")
 
@@ -103,7 +103,7 @@ class PersistQueue:
         """
         if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
             raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
-        session = _session(scope, "append")
+        session = session_of(scope, "append")
         checked = [storable_message(message, self._config.max_content_chars) for message in messages]
         if checked:
             with self._changed:
@@ -128,11 +128,14 @@ class PersistQueue:
             InvalidInputError: a message that cannot be stored.
             ClosedError: the memory was closed.
         """
-        session = _session(scope, "turn")
+        session = session_of(scope, "turn")
         buffer = MessageBuffer(saved, max_chars=self._config.max_content_chars)
 
         def changed(at_once: bool) -> None:  # noqa: FBT001 - called by `Turn` alone
             with self._changed:
+                if self._closed and not buffer.pending:
+                    # A turn may end after `close`, which wrote all of it.
+                    return
                 lane = self._lane(session)
                 if buffer not in lane.buffers:
                     lane.buffers.append(buffer)
@@ -377,15 +380,6 @@ class PersistQueue:
         if scope is not None and scope.kind is ScopeKind.SESSION:
             return [self._lanes[scope]] if scope in self._lanes else []
         return [lane for lane in self._lanes.values() if scope is None or lane.scope.parent == scope]
-
-
-def _session(scope: object, verb: str) -> Scope:
-    session = require_scope(scope, verb=f"queue.{verb}")
-    if session.kind is not ScopeKind.SESSION:
-        raise ScopeError(
-            f"queue.{verb}: scope must be a session, Scope.session(id, user=...), got {shown(session)}"
-        )
-    return session
 
 
 _queues: weakref.WeakSet[PersistQueue] = weakref.WeakSet()

@@ -248,6 +248,7 @@ def test_a_store_that_is_down_for_a_while_loses_nothing(broken):
     assert [message.position for message in read] == list(range(61))
     queue.append([said("stored, and changed", id="0")], scope=TALK)
     assert texts(memory.sessions.read(scope=TALK))[::60] == ["stored, and changed", "60"]
+    assert [message.position for message in memory.sessions.read(scope=TALK)] == list(range(61))
     assert texts(memory.sessions.read(scope=TALK, last=2, before=60)) == ["58", "59"]
     assert texts(memory.sessions.window(scope=TALK, last=1)) == ["60"]
     with pytest.raises(BackendUnavailableError):
@@ -458,6 +459,10 @@ def test_close_writes_what_waits(tmp_path):
     for late in (lambda: memory.sessions.queue.append([said("d")], scope=TALK), lambda: turn.add(said("d"))):
         with pytest.raises(ClosedError):
             late()
+    with Memory.open(tmp_path / "other.db", config=NEVER) as other:
+        ended = other.sessions.queue.turn([said("e")], scope=TALK)
+    with ended:
+        pass
     with Memory.open(tmp_path / "m.db") as again:
         assert texts(again.sessions.read(scope=TALK)) == ["a", "b", "c"]
 
