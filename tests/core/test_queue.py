@@ -476,17 +476,27 @@ memory.sessions.queue.append([Message(role=Role.USER, text="a")], scope=scope)
 turn = memory.sessions.queue.turn([Message(role=Role.USER, text="b")], scope=scope)
 if sys.argv[2] == "dropped":
     del memory, turn
-elif sys.argv[2] == "error":
-    sys.excepthook = lambda *_: None
+elif sys.argv[2] == "slow":
+    import time
+    write = memory.sessions.queue._write
+    memory.sessions.queue._write = lambda *batch: (time.sleep(1.5), write(*batch))
+elif sys.argv[2] == "hangs":
+    import time
+    memory.sessions.queue._write = lambda *batch: time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("how", ["held", "dropped"])
+@pytest.mark.parametrize("how", ["held", "dropped", "slow"])
 def test_an_interpreter_that_ends_writes_what_waits(tmp_path, run_script, how):
     """Without `close`, at the end of the process or when the memory is dropped, nothing is lost."""
     run_script(LEAVE, tmp_path / "m.db", how)
     with Memory.open(tmp_path / "m.db") as memory:
         assert texts(memory.sessions.read(scope=TALK)) == ["a", "b"]
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path, run_script):
+    """A process whose store never answers ends all the same, within some seconds."""
+    run_script(LEAVE, tmp_path / "m.db", "hangs", seconds=25)
 
 
 def test_a_forked_child_starts_clean(tmp_path, in_child):
