@@ -19,7 +19,8 @@ from typing import ParamSpec, Self, TypeVar
 from numpy.typing import ArrayLike
 
 from memkit_core.config import Config
-from memkit_core.conversation.queue import PersistQueue, QueueState
+from memkit_core.conversation.lane import QueueState
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.turn import Turn

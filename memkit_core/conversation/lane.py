@@ -13,6 +13,22 @@ from memkit_core.models import Message
 from memkit_core.scope import Scope, ScopeKind, require_scope
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """What a queue has not written yet.
+
+    Attributes:
+        waiting: messages that are not stored yet, the failed ones among them.
+        failed: messages of sessions whose tries are used up; they are kept, in order, and tried again
+            when more comes for the session, by `flush`, and every `Config.outbox_seconds`.
+        last_error: what the newest failed write raised; None once everything is stored.
+    """
+
+    waiting: int = 0
+    failed: int = 0
+    last_error: str | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """What waits for one session; its queue's lock is held for every use.

@@ -11,11 +11,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from memkit_core.config import Config
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.conversation.lane import Lane, session_of, storable_message
+from memkit_core.conversation.lane import Lane, QueueState, session_of, storable_message
 from memkit_core.conversation.turn import Turn
 from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, shown
 from memkit_core.models import Message, Role
@@ -27,22 +26,6 @@ _FIRST_PAUSE = 0.1
 """Seconds before the first retry; doubled for each further one."""
 _EXIT_SECONDS = 5.0
 """How long the end of the process may wait for a store."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueState:
-    """What a queue has not written yet.
-
-    Attributes:
-        waiting: messages that are not stored yet, the failed ones among them.
-        failed: messages of sessions whose tries are used up; they are kept, in order, and tried again
-            when more comes for the session, by `flush`, and every `Config.outbox_seconds`.
-        last_error: what the newest failed write raised; None once everything is stored.
-    """
-
-    waiting: int = 0
-    failed: int = 0
-    last_error: str | None = None
 
 
 class PersistQueue:

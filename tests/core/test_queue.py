@@ -24,7 +24,8 @@ from memkit_core import (
 from memkit_core.aio import AsyncPersistQueue
 from memkit_core.config import Config as Settings
 from memkit_core.connect import connect
-from memkit_core.conversation.queue import PersistQueue, QueueState
+from memkit_core.conversation.lane import QueueState
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.windows import NO_RESULT
 from memkit_core.models import MESSAGES
 from memkit_core.times import utc_now
