@@ -22,7 +22,8 @@ from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.config import Config
 from memkit_core.conversation.context import TurnContext
 from memkit_core.conversation.history import Merge, RelevantWindow
-from memkit_core.conversation.queue import PersistQueue, QueueState
+from memkit_core.conversation.lane import QueueState
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries, SummaryContext, SummaryUpdate
 from memkit_core.conversation.tokens import approximate_tokens
@@ -458,7 +459,7 @@ class AsyncMemory:
         query: str,
         *,
         system: str = "",
-        working_memory: str = "",
+        working_memory: str | None = None,
         scopes: Sequence[Scope] | None = None,
         episodes: int = 3,
         skills: int = 2,

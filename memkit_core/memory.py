@@ -419,7 +419,7 @@ class Memory:
         query: str,
         *,
         system: str = "",
-        working_memory: str = "",
+        working_memory: str | None = None,
         scopes: Sequence[Scope] | None = None,
         episodes: int = 3,
         skills: int = 2,
@@ -437,7 +437,9 @@ class Memory:
             session: whose turn it is, `Scope.session(id, user=...)`.
             query: the current input, to recall for; a blank one recalls nothing.
             system: the system prompt.
-            working_memory: the note that stands whole behind the system prompt.
+            working_memory: what stands whole behind the system prompt; when None the notes of
+                `memory.working` of session and user, fenced as data. Give
+                `memory.working.instructions(scope=...)` where the model has the tools to change them.
             scopes: whose memories are recalled; the session and its user when None. A workspace is
                 read only when it is named here.
             episodes: the most memories of type event; 0 for none.
@@ -456,10 +458,13 @@ class Memory:
         """
         from memkit_core.conversation.context import Wanted, build_turn_context
         from memkit_core.conversation.tokens import resolve_token_counter
+        from memkit_core.prompts import note_block
 
         require_scope(session, verb="turn_context")
         own = [scope for scope in (session, session.parent) if scope is not None]
         named = checked_scopes(own if scopes is None else scopes, verb="turn_context")
+        if working_memory is None:
+            working_memory = note_block(self.working.get(scope=owner).text for owner in own)
         return build_turn_context(
             session,
             query,

@@ -38,6 +38,12 @@ def summary_block(text: str) -> str:
     )
 
 
+def note_block(texts: Iterable[str]) -> str:
+    """The notes of working memory as they stand in a prompt, "" without any."""
+    lines = [as_data(text) for text in texts if text]
+    return fence("working_memory", lines, about="Working memory: notes kept for every turn.") if lines else ""
+
+
 def recalled_line(hit: ScoredRecord) -> str:
     """One recalled record as it stands in a prompt, with its date and what it is."""
     record = hit.record

@@ -7,10 +7,26 @@ import math
 from dataclasses import dataclass, field
 
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.errors import InvalidInputError, MemkitError
+from memkit_core.errors import InvalidInputError, MemkitError, ScopeError, shown
 from memkit_core.inputs import build_message
 from memkit_core.models import Message
-from memkit_core.scope import Scope
+from memkit_core.scope import Scope, ScopeKind, require_scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """What a queue has not written yet.
+
+    Attributes:
+        waiting: messages that are not stored yet, the failed ones among them.
+        failed: messages of sessions whose tries are used up; they are kept, in order, and tried again
+            when more comes for the session, by `flush`, and every `Config.outbox_seconds`.
+        last_error: what the newest failed write raised; None once everything is stored.
+    """
+
+    waiting: int = 0
+    failed: int = 0
+    last_error: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -63,3 +79,13 @@ def storable_message(message: Message, max_chars: int) -> Message:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInputError(f"payload must be JSON: {error}") from error
     return checked
+
+
+def session_of(scope: object, verb: str) -> Scope:
+    """`scope` when it is a session, else a `ScopeError` that names the verb."""
+    session = require_scope(scope, verb=f"queue.{verb}")
+    if session.kind is not ScopeKind.SESSION:
+        raise ScopeError(
+            f"queue.{verb}: scope must be a session, Scope.session(id, user=...), got {shown(session)}"
+        )
+    return session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import math
@@ -10,36 +11,21 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from memkit_core.config import Config
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.conversation.lane import Lane, storable_message
+from memkit_core.conversation.lane import Lane, QueueState, session_of, storable_message
 from memkit_core.conversation.turn import Turn
-from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, ScopeError, shown
+from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, shown
 from memkit_core.models import Message, Role
-from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.scope import Scope, ScopeKind
 
 _log = logging.getLogger("memkit.queue")
 
 _FIRST_PAUSE = 0.1
 """Seconds before the first retry; doubled for each further one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueState:
-    """What a queue has not written yet.
-
-    Attributes:
-        waiting: messages that are not stored yet, the failed ones among them.
-        failed: messages of sessions whose tries are used up; they are kept, in order, and tried again
-            when more comes for the session, by `flush`, and every `Config.outbox_seconds`.
-        last_error: what the newest failed write raised; None once everything is stored.
-    """
-
-    waiting: int = 0
-    failed: int = 0
-    last_error: str | None = None
+_EXIT_SECONDS = 5.0
+"""How long the end of the process may wait for a store."""
 
 
 class PersistQueue:
@@ -79,7 +65,7 @@ class PersistQueue:
         self._background = background
         self._closed = False
         self._start_over()
-        _watch_forks()
+        _watch_process()
         _queues.add(self)
 
     def _start_over(self) -> None:
@@ -103,7 +89,7 @@ class PersistQueue:
         """
         if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
             raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
-        session = _session(scope, "append")
+        session = session_of(scope, "append")
         checked = [storable_message(message, self._config.max_content_chars) for message in messages]
         if checked:
             with self._changed:
@@ -128,11 +114,14 @@ class PersistQueue:
             InvalidInputError: a message that cannot be stored.
             ClosedError: the memory was closed.
         """
-        session = _session(scope, "turn")
+        session = session_of(scope, "turn")
         buffer = MessageBuffer(saved, max_chars=self._config.max_content_chars)
 
         def changed(at_once: bool) -> None:  # noqa: FBT001 - called by `Turn` alone
             with self._changed:
+                if self._closed and not buffer.pending:
+                    # A turn may end after `close`, which wrote all of it.
+                    return
                 lane = self._lane(session)
                 if buffer not in lane.buffers:
                     lane.buffers.append(buffer)
@@ -379,21 +368,20 @@ class PersistQueue:
         return [lane for lane in self._lanes.values() if scope is None or lane.scope.parent == scope]
 
 
-def _session(scope: object, verb: str) -> Scope:
-    session = require_scope(scope, verb=f"queue.{verb}")
-    if session.kind is not ScopeKind.SESSION:
-        raise ScopeError(
-            f"queue.{verb}: scope must be a session, Scope.session(id, user=...), got {shown(session)}"
-        )
-    return session
-
-
 _queues: weakref.WeakSet[PersistQueue] = weakref.WeakSet()
 
 
 @functools.cache
-def _watch_forks() -> None:
+def _watch_process() -> None:
     os.register_at_fork(after_in_child=_forget_parents)
+    # A memory that is still open at the end closes itself, but waits only a moment for that.
+    atexit.register(_write_all)
+
+
+def _write_all() -> None:
+    ends = time.monotonic() + _EXIT_SECONDS
+    for queue in list(_queues):
+        queue.flush(max(ends - time.monotonic(), 0.0))
 
 
 def _forget_parents() -> None:

@@ -24,7 +24,8 @@ from memkit_core import (
 from memkit_core.aio import AsyncPersistQueue
 from memkit_core.config import Config as Settings
 from memkit_core.connect import connect
-from memkit_core.conversation.queue import PersistQueue, QueueState
+from memkit_core.conversation.lane import QueueState
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.windows import NO_RESULT
 from memkit_core.models import MESSAGES
 from memkit_core.times import utc_now
@@ -248,6 +249,7 @@ def test_a_store_that_is_down_for_a_while_loses_nothing(broken):
     assert [message.position for message in read] == list(range(61))
     queue.append([said("stored, and changed", id="0")], scope=TALK)
     assert texts(memory.sessions.read(scope=TALK))[::60] == ["stored, and changed", "60"]
+    assert [message.position for message in memory.sessions.read(scope=TALK)] == list(range(61))
     assert texts(memory.sessions.read(scope=TALK, last=2, before=60)) == ["58", "59"]
     assert texts(memory.sessions.window(scope=TALK, last=1)) == ["60"]
     with pytest.raises(BackendUnavailableError):
@@ -458,6 +460,10 @@ def test_close_writes_what_waits(tmp_path):
     for late in (lambda: memory.sessions.queue.append([said("d")], scope=TALK), lambda: turn.add(said("d"))):
         with pytest.raises(ClosedError):
             late()
+    with Memory.open(tmp_path / "other.db", config=NEVER) as other:
+        ended = other.sessions.queue.turn([said("e")], scope=TALK)
+    with ended:
+        pass
     with Memory.open(tmp_path / "m.db") as again:
         assert texts(again.sessions.read(scope=TALK)) == ["a", "b", "c"]
 
@@ -471,17 +477,27 @@ memory.sessions.queue.append([Message(role=Role.USER, text="a")], scope=scope)
 turn = memory.sessions.queue.turn([Message(role=Role.USER, text="b")], scope=scope)
 if sys.argv[2] == "dropped":
     del memory, turn
-elif sys.argv[2] == "error":
-    sys.excepthook = lambda *_: None
+elif sys.argv[2] == "slow":
+    import time
+    write = memory.sessions.queue._write
+    memory.sessions.queue._write = lambda *batch: (time.sleep(1.5), write(*batch))
+elif sys.argv[2] == "hangs":
+    import time
+    memory.sessions.queue._write = lambda *batch: time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("how", ["held", "dropped"])
+@pytest.mark.parametrize("how", ["held", "dropped", "slow"])
 def test_an_interpreter_that_ends_writes_what_waits(tmp_path, run_script, how):
     """Without `close`, at the end of the process or when the memory is dropped, nothing is lost."""
     run_script(LEAVE, tmp_path / "m.db", how)
     with Memory.open(tmp_path / "m.db") as memory:
         assert texts(memory.sessions.read(scope=TALK)) == ["a", "b"]
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path, run_script):
+    """A process whose store never answers ends all the same, within some seconds."""
+    run_script(LEAVE, tmp_path / "m.db", "hangs", seconds=25)
 
 
 def test_a_forked_child_starts_clean(tmp_path, in_child):

@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from langchain_memkit import MemkitChatMessageHistory
-from memkit_core import Memory
+from memkit_core import Config, Memory
 
 
 def texts(messages):
@@ -244,3 +244,22 @@ def test_clear_removes_this_session_and_nothing_else(history, memory, alice):
     assert len(memory.list_records(scope=alice)) == 1
     assert len(memory.list_records(scope=history.scope)) == 1
     assert len(memory.list_records(scope=history.scope, space="messages")) == 0
+
+
+# ------------------------------------------------------------------ through the queue
+
+
+def test_it_can_write_through_the_queue(tmp_path):
+    """With `queue=True` nothing waits for the disk: reads and removals see what waits, `close` stores it."""
+    slow = Config(queue_debounce=3600, queue_age=3600, disk_reserve=1)
+    with Memory.open(tmp_path / "m.db", config=slow) as memory:
+        history = MemkitChatMessageHistory(memory, session_id="s", user_id="alice", queue=True)
+        history.add_messages([HumanMessage("one", id="1"), AIMessage("two", id="2")])
+        assert memory.sessions.queue.state.waiting == 2
+        assert texts(history.messages) == ["one", "two"]
+        history.add_messages([HumanMessage("three", id="3"), RemoveMessage(id="1")])
+        copy.copy(history).add_messages([HumanMessage("four", id="4")])
+        assert memory.sessions.queue.state.waiting == 1
+    with Memory.open(tmp_path / "m.db") as memory:
+        history = MemkitChatMessageHistory(memory, session_id="s", user_id="alice")
+        assert texts(history.messages) == ["two", "three", "four"]

@@ -248,3 +248,21 @@ def test_writers_in_threads(chat):
     assert len(texts) == 80
     for name in "abcd":
         assert [t for t in texts if t.startswith(name)] == [f"{name} {i}" for i in range(20)]
+
+
+def test_it_can_write_through_the_queue(tmp_path):
+    """With `queue=True` `put` waits for no disk: `get` and `set` see what waits, `close` stores it."""
+    slow = Config(queue_debounce=3600, queue_age=3600, disk_reserve=1)
+    with Memory.open(tmp_path / "m.db", config=slow) as memory:
+        chat = MemkitMemory.from_defaults(memory=memory, session_id="s", user_id="alice", queue=True)
+        chat.put_messages([user("one"), assistant("two")])
+        assert memory.sessions.queue.state.waiting == 2
+        assert chat.get(input="one") == [user("one"), assistant("two")]
+        chat.put(user("three"))
+        chat.set([user("one"), assistant("two"), user("three"), assistant("four")])
+        assert MemkitMemory.from_dict(chat.to_dict(), memory=memory).queue is True
+        chat.put(user("five"))
+        assert memory.sessions.queue.state.waiting == 1
+    with Memory.open(tmp_path / "m.db") as memory:
+        chat = MemkitMemory.from_defaults(memory=memory, session_id="s", user_id="alice")
+        assert [message.content for message in chat.get_all()] == ["one", "two", "three", "four", "five"]
