@@ -58,6 +58,9 @@ from memkit_core.scope import Scope, ScopeKind
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
+    from memkit_core.conversation.buffer import MessageBuffer
+    from memkit_core.conversation.lane import QueueState
+    from memkit_core.conversation.queue import PersistQueue
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
@@ -88,13 +91,16 @@ __all__ = [
     "Memory",
     "MemoryRecord",
     "Message",
+    "MessageBuffer",
     "MissingDependencyError",
     "ModelError",
     "NewDocument",
     "NewMemory",
     "Note",
     "Origin",
+    "PersistQueue",
     "QdrantServer",
+    "QueueState",
     "Ranking",
     "RecallResult",
     "RecordChange",
@@ -126,6 +132,9 @@ _LAZY = {
     "ExtractiveSummarizer": "memkit_core.conversation.summarizers",
     "resolve_token_counter": "memkit_core.conversation.tokens",
     "Documents": "memkit_core.documents",
+    "MessageBuffer": "memkit_core.conversation.buffer",
+    "PersistQueue": "memkit_core.conversation.queue",
+    "QueueState": "memkit_core.conversation.lane",
     "NewDocument": "memkit_core.documents",
     "SearchMode": "memkit_core.documents",
 }
