@@ -280,7 +280,7 @@ def test_asking_as_of_the_past_shows_nothing_that_has_expired(tmp_path):
 
 @pytest.mark.parametrize("limit", [{"last": 10}, {"max_tokens": 100}, {"last": 1}])
 def test_a_window_is_never_without_the_users_turn(limit):
-    """In a long tool loop the window reaches back to the user's message, whatever its size."""
+    """In a long tool loop the window begins with the user's message: whole by number, by tokens in its budget."""
     session = Scope.session("s", user="alice")
     with Memory.open(":memory:") as memory:
         memory.sessions.append([Message(role=Role.USER, text="Do it for all.")], scope=session)
@@ -295,4 +295,9 @@ def test_a_window_is_never_without_the_users_turn(limit):
             )
         window = memory.sessions.window(scope=session, **limit)
         assert window[0].text == "Do it for all."
-        assert len(window) == 301
+        if "last" in limit:
+            assert len(window) == 301
+        else:
+            assert tokens_of(window) <= 100
+            assert window[-1].tool_call_id == "c149"
+            assert [m.tool_call_id for m in window[2::2]] == [m.tool_calls[0].id for m in window[1::2]]
