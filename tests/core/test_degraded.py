@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memkit_core import Config, Memory, Message, Ranking, Role, Scope, ToolCall
+from memkit_core.conversation.tokens import tokens_of
 from memkit_core.errors import ClosedError
 from memkit_core.indexes import keeper
 from memkit_core.locks import ProcessLock
