@@ -432,6 +432,6 @@ def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:
         found = np.array(vectors, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{expected} must be numbers, got {shown(vectors)}") from error
-    if found.ndim != dimensions or not np.isfinite(found).all():
+    if found.ndim != dimensions or not found.shape[-1] or not np.isfinite(found).all():
         raise InvalidInputError(f"{expected} must be finite numbers, got shape {found.shape}")
     return found

@@ -202,7 +202,7 @@ class TestGivenVectors:
             notes.put(["two"], vectors=[[1, 0]])
         with pytest.raises(DimensionMismatchError):
             notes.search(vector=[1, 0])
-        for vectors in ([[1, 0, 0], [1, 0, 0]], [[1, 0, float("nan")]], [1, 0, 0], [["x", 0, 0]], None):
+        for vectors in ([[1, 0, 0], [1, 0, 0]], [[1, 0, float("nan")]], [1, 0, 0], [["x", 0, 0]], [[]], None):
             with pytest.raises(InvalidInputError):
                 notes.put(["two"], vectors=vectors)
         for other in ({}, {"embedding_model": "others"}, {"embedder": Axes()}):
