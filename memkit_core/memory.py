@@ -579,6 +579,8 @@ class Memory:
         from memkit_core.embedders.resolve import resolve_embedder
 
         require_scope(scope, verb="documents")
+        if embedding_model is not None:
+            checked_id(embedding_model, "embedding_model")
         own = None
         if embedder is not None:
             resolved = resolve_embedder(embedder, model=embedding_model)

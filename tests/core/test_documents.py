@@ -285,6 +285,9 @@ def test_bad_input(memory):
     for name in ("", "a\0b", None, 7):
         with pytest.raises(InvalidInputError):
             memory.documents(name, scope=ALICE)
+    for model in ("", 5, ["m"], "\ud800"):
+        with pytest.raises(InvalidInputError):
+            memory.documents(scope=ALICE, embedding_model=model)
     notes = memory.documents(scope=ALICE)
     with pytest.raises(FilterError):
         notes.search("x", filters={"user_id": "bob"})
