@@ -57,8 +57,16 @@ def recalled_line(hit: ScoredRecord) -> str:
 
 def recalled_block(lines: Sequence[str]) -> str:
     """Recalled records as they stand in a prompt, "" without any."""
+    return _recalled(lines) if lines else ""
+
+
+def _recalled(lines: Sequence[str]) -> str:
     about = "Recalled from earlier conversations and saved memories, most relevant first."
-    return fence("recalled_memory", lines, about=about) if lines else ""
+    return fence("recalled_memory", lines, about=about)
+
+
+RECALLED_FENCE = _recalled(())
+"""What stands around the lines of `recalled_block`: they are put in before its last line."""
 
 
 def summary_prompt(previous: str, messages: Sequence[Message], max_tokens: int) -> str:
