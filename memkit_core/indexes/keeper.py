@@ -192,15 +192,15 @@ class StoredKeeper(ABC):
     def _look_again(self) -> None:
         """As a mere reader: leave an index that its writer rebuilds, and take its place when it is gone."""
         space = self._source.vectors.space()
-        gone = space is None or not self._manifest_path(space).exists()
-        if gone or (time.monotonic() >= self._next_try and self._lock.acquire(self)):
-            # Opened again, now as the writer: what the other one left is verified like any other.
+        if space is None or not self._manifest_path(space).exists():
             self._let_go()
-            self._next_try = 0.0 if not gone else time.monotonic() + _RETRY_SECONDS
-            if self._may_open():
-                self._open()
+            self._next_try = time.monotonic() + _RETRY_SECONDS
         elif time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + _RETRY_SECONDS
+            if self._lock.acquire(self):
+                # Opened again, now as the writer: what the other one left is verified like any other.
+                self._let_go()
+                self._open()
 
     def _open(self) -> None:
         space = self._source.vectors.space()
@@ -338,7 +338,7 @@ class StoredKeeper(ABC):
         with self._mutex:
             if self._index is None or self._index is not index or self._opened_by != os.getpid():
                 return
-            if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
+            if passing(error):
                 _log.warning("the vector index cannot be reached: %s", error)
                 self._let_go()
                 self._next_try = time.monotonic() + _RETRY_SECONDS
@@ -415,6 +415,11 @@ class StoredKeeper(ABC):
             "vectors": space.fingerprint,
             "synced_through": synced_through,
         }
+
+
+def passing(error: Exception) -> bool:
+    """Whether the index is whole all the same: it cannot be reached, or refuses the key, for now."""
+    return isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable)
 
 
 def space_name(space: VectorSpace) -> str:

@@ -28,6 +28,7 @@ from memkit_core.errors import (
 )
 from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexable
 from memkit_core.indexes.checks import unit
+from memkit_core.indexes.keeper import passing
 from memkit_core.indexes.points import index_point
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Target
@@ -266,7 +267,7 @@ class Indexer:
                 self._keeper.writing(index, max(entry.number for entry in entries))
             _write(index, entries)
         except (BackendError, ConfigError, ClosedError) as error:
-            if isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable):
+            if passing(error):
                 # Not the entries' fault: they keep their tries and wait, however long it takes.
                 _log.warning("the vector index is not written: %s", error)
             else:
