@@ -126,6 +126,17 @@ def test_damage_in_the_file(path, embedder, damage):
             assert "ocean" not in {r.id for r in memory.list_records(scope=SESSION, space="messages")}
 
 
+def test_what_cannot_be_mended_is_not_called_mended(path):
+    """A scope that is not what its digest says is told by `repair` as by `verify`, with the way out."""
+    change(path, "UPDATE scopes SET digest = zeroblob(16) WHERE id = (SELECT max(id) FROM scopes)")
+    store = SQLiteStore(path)
+    (found,) = store.verify()
+    assert (found.kind, found.mended) == ("scopes", False)
+    assert "export" in found.detail
+    assert store.repair() == store.verify() == [found]
+    store.close()
+
+
 def test_damage_in_the_index(path, embedder):
     """Points that are missing, too many or wrong are found and mended, with no embedding call."""
     with Memory.open(path, embedder=embedder) as memory:

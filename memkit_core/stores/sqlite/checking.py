@@ -6,6 +6,7 @@ counters and the outbox follow from them and can be made anew; what cannot be me
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -57,32 +58,41 @@ SELECT r.seq FROM records r WHERE r.space = 'messages' AND NOT EXISTS (
 
 def verify_file(database: Database) -> list[Problem]:
     """Everything in the file that is out of step; nothing is changed."""
+    return _damage(database) or [
+        problem for check, _ in _CHECKS for problem in _found(database.snapshot, check)
+    ]
+
+
+def repair_file(database: Database) -> list[Problem]:
+    """Make everything in the file agree with the records again; returns what was wrong, and what is mended.
+
+    Each kind is mended in one transaction, after it was looked for in that same transaction.
+    """
+    return _damage(database) or [
+        problem for check, mend in _CHECKS for problem in _mended(database, check, mend)
+    ]
+
+
+def _damage(database: Database) -> list[Problem]:
+    """What SQLite says of its own pages: nothing of such a file can be trusted."""
     try:
         with database.connection() as connection:
             damage = [row[0] for row in connection.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
     except SchemaError as error:
         # Some pages are so damaged that looking at them ends the check.
         damage = [str(error)]
-    if damage:
-        detail = "; ".join(damage[:_SAID])
-        return [Problem(kind="file", count=len(damage), detail=f"SQLite says: {detail}; go back to a backup")]
-    return [problem for check, _ in _CHECKS for problem in _found(database.snapshot, check)]
+    detail = f"SQLite says: {'; '.join(damage[:_SAID])}; go back to a backup"
+    return [Problem(kind="file", count=len(damage), detail=detail)] if damage else []
 
 
-def repair_file(database: Database) -> list[Problem]:
-    """Make everything in the file agree with the records again; returns what was, and was mended.
-
-    Each kind is mended in one transaction, after it was looked for in that same transaction.
-    """
-    problems = verify_file(database)
-    if any(problem.kind == "file" for problem in problems):
+def _mended(database: Database, check: _Check, mend: _Mend | None) -> list[Problem]:
+    problems = _found(database.snapshot, check)
+    if not problems or mend is None:
         return problems
-    for check, mend in _CHECKS:
-        if _found(database.snapshot, check):
-            with database.write("repair") as connection:
-                for rows, _ in check(connection):
-                    mend(connection, rows)
-    return [Problem(kind=p.kind, count=p.count, detail=p.detail, mended=True) for p in problems]
+    with database.write("repair") as connection:
+        for rows, _ in check(connection):
+            mend(connection, rows)
+    return [dataclasses.replace(problem, mended=True) for problem in problems]
 
 
 _Check = Callable[[sqlite3.Connection], "Iterator[tuple[list[int], Problem]]"]
@@ -248,13 +258,9 @@ def _drop_turns(connection: sqlite3.Connection, rows: list[int]) -> None:
         delete_records(connection, "r.seq = ?", (seq,))
 
 
-def _only_told(connection: sqlite3.Connection, rows: list[int]) -> None:
-    """What cannot be mended here."""
-
-
-# In this order: what a step mends may be what a later one looks at.
-_CHECKS: tuple[tuple[_Check, _Mend], ...] = (
-    (_identities, _only_told),
+# In this order: what a step mends may be what a later one looks at. None for what is only told.
+_CHECKS: tuple[tuple[_Check, _Mend | None], ...] = (
+    (_identities, None),
     (_listed(_TURNS, "turns", "turns whose message is gone"), _drop_turns),
     (_listed(_TAGS, "tags", "records whose tags are indexed wrongly"), _write_tags),
     (_keywords, _write_keywords),
