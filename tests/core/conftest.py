@@ -10,10 +10,12 @@ import threading
 import time
 import traceback
 import warnings
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from memkit_core import Memory
 from memkit_core.indexes.qdrant import connect_qdrant
 from memkit_core.scope import Scope
 
@@ -35,6 +37,28 @@ QDRANT_COLLECTION = {
     },
     "payload_schema": {},
 }
+
+
+class Clock:
+    """A clock that stands at the beginning of 2026 until it is moved."""
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """The clock of `memory`."""
+    return Clock()
+
+
+@pytest.fixture
+def memory(tmp_path, clock):
+    """A memory in a file, by `clock`."""
+    with Memory.open(tmp_path / "memory.db", clock=clock) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -19,26 +19,6 @@ ALICE = Scope.user("alice")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Clock:
-    """A clock that stands until it is moved."""
-
-    now = START
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def memory(tmp_path, clock):
-    with Memory.open(tmp_path / "memory.db", clock=clock) as opened:
-        yield opened
-
-
 @pytest.fixture
 def store():
     store = InMemoryStore()

@@ -26,26 +26,6 @@ ALICE, BOB = Scope.user("alice"), Scope.user("bob")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Clock:
-    """A clock that stands until it is moved."""
-
-    now = START
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def memory(tmp_path, clock):
-    with Memory.open(tmp_path / "memory.db", clock=clock) as opened:
-        yield opened
-
-
 def test_a_better_wording(memory, clock):
     """A new text is embedded and found; id, created_at, scope and provenance stay; version moves."""
     old = memory.add("I live in Bostn.", scope=ALICE, source="chat", agent_id="a1", tags=["home"])
