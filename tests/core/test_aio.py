@@ -8,8 +8,14 @@ import time
 import pytest
 
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
-from memkit_core.aio import AsyncDocuments, AsyncSessions, AsyncSummaries, AsyncUpkeep
-from memkit_core.aio_notes import AsyncRuns, AsyncWorkingMemory
+from memkit_core.aio import (
+    AsyncDocuments,
+    AsyncRuns,
+    AsyncSessions,
+    AsyncSummaries,
+    AsyncUpkeep,
+    AsyncWorkingMemory,
+)
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from memkit_core.aio.hops import Hops
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.jsonvalues import JsonValue
@@ -14,13 +15,11 @@ from memkit_core.scope import Scope
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from memkit_core.aio import _Hops
-
 
 class AsyncWorkingMemory:
     """The verbs of `memory.working`, awaited; reached as `AsyncMemory.working`. See `WorkingMemory`."""
 
-    def __init__(self, working: WorkingMemory, hops: _Hops) -> None:
+    def __init__(self, working: WorkingMemory, hops: Hops) -> None:
         """Call `working` in worker threads."""
         self._working = working
         self._hops = hops
@@ -76,7 +75,7 @@ class AsyncWorkingMemory:
 class AsyncRuns:
     """The verbs of `memory.runs`, awaited; reached as `AsyncMemory.runs`. See `Runs`."""
 
-    def __init__(self, runs: Runs, hops: _Hops) -> None:
+    def __init__(self, runs: Runs, hops: Hops) -> None:
         """Call `runs` in worker threads."""
         self._runs = runs
         self._hops = hops

@@ -1,0 +1,23 @@
+"""`AsyncMemory`: the verbs of `Memory` for a running event loop, each in one worker-thread hop.
+
+The work itself (SQLite, NumPy, tokenizers, the embedded engine) blocks, so a native async core would
+hop for every port; one hop for a whole call was measured to be cheaper. Cancelling an `await` does
+not stop work that has begun: what it wrote is written.
+"""
+
+from memkit_core.aio.documents import AsyncDocuments
+from memkit_core.aio.memory import AsyncMemory
+from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
+from memkit_core.aio.sessions import AsyncPersistQueue, AsyncSessions, AsyncSummaries
+from memkit_core.aio.upkeep import AsyncUpkeep
+
+__all__ = [
+    "AsyncDocuments",
+    "AsyncMemory",
+    "AsyncPersistQueue",
+    "AsyncRuns",
+    "AsyncSessions",
+    "AsyncSummaries",
+    "AsyncUpkeep",
+    "AsyncWorkingMemory",
+]

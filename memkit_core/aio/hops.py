@@ -1,0 +1,33 @@
+"""One worker-thread hop for a blocking call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 64
+"""Enough that calls waiting for a model do not hold up the rest; the loop's own pool has cores + 4."""
+
+
+class Hops:
+    """Runs blocking calls in threads of its own, with the caller's context variables."""
+
+    def __init__(self) -> None:
+        """No thread runs yet."""
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="memkit")
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `call` returns, or raises, once it ran in a thread."""
+        bound = partial(contextvars.copy_context().run, partial(call, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._executor, bound)
+
+    def end(self) -> None:
+        """Take no more calls; those that run go on."""
+        self._executor.shutdown(wait=False)

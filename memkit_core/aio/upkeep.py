@@ -1,0 +1,27 @@
+"""The awaited form of `memory.upkeep`."""
+
+from __future__ import annotations
+
+from memkit_core.aio.hops import Hops
+from memkit_core.upkeep import Findings, Upkeep
+
+
+class AsyncUpkeep:
+    """The verbs of `memory.upkeep`, awaited; reached as `AsyncMemory.upkeep`. See `Upkeep`."""
+
+    def __init__(self, upkeep: Upkeep, hops: Hops) -> None:
+        """Call `upkeep` in worker threads."""
+        self._upkeep = upkeep
+        self._hops = hops
+
+    async def verify(self) -> Findings:
+        """See `Upkeep.verify`."""
+        return await self._hops.run(self._upkeep.verify)
+
+    async def repair(self) -> Findings:
+        """See `Upkeep.repair`."""
+        return await self._hops.run(self._upkeep.repair)
+
+    async def reindex(self) -> int:
+        """See `Upkeep.reindex`."""
+        return await self._hops.run(self._upkeep.reindex)
