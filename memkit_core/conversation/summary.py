@@ -272,11 +272,13 @@ class Summaries:
         """The input of the next call of a summarizer, and how many of `messages` it covers."""
         newest = spoken(self._store.log.read(session, last=max(_PAGE, keep)))
         first_kept = (newest[-keep].position or 0) if len(newest) >= keep else 0
+        end = sum((message.position or 0) < first_kept for message in messages)
+        if end < len(messages):
+            # The group that what stays belongs to stays whole, however little room there is.
+            end = whole_groups(messages, end)
         inputs: list[tuple[int, Message]] = []
         room, most = limit, 0
-        for place, message in enumerate(messages):
-            if (message.position or 0) >= first_kept:
-                break
+        for place, message in enumerate(messages[:end]):
             if spoken([message]):
                 small = shortened(message, max(limit // 2, 1), count)
                 room -= message_tokens(small, count)

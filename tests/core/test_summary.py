@@ -463,3 +463,16 @@ def test_a_fact_of_turn_three_is_there_after_two_hundred_turns(run_script, kind)
         made, told = run_script(PART, first, last, kind, seconds=90).split()
         assert int(made) >= 1
         assert told == "1"
+
+
+def test_the_group_of_what_stays_is_never_split(tmp_path):
+    """However little room there is: a call whose result stays verbatim stays with it, and is not summarised."""
+    call = ToolCall(id="c", name="look_up")
+    with Memory.open(tmp_path / "m.db") as memory:
+        asked = Message(role=Role.ASSISTANT, text="", tool_calls=(call,), id="call")
+        memory.sessions.append(
+            [asked, Message(role=Role.TOOL, text="", tool_call_id="c", id="result")], scope=TALK
+        )
+        update = memory.summaries.update(scope=TALK, summarizer=lambda *_: "said", threshold=1, keep=1)
+        assert update.summary is None
+        assert [m.id for m in memory.sessions.read(scope=TALK)] == ["call", "result"]
