@@ -16,6 +16,7 @@ from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import register_functions
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
+from memkit_core.stores.sqlite.numbering import mark_all
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
@@ -143,6 +144,7 @@ def _refresh_keywords(connection: sqlite3.Connection) -> None:
         return
     connection.execute("DELETE FROM postings")
     connection.execute("UPDATE partitions SET documents = 0, terms = 0")
+    mark_all(connection)
     rows = connection.execute(f"SELECT r.partition_id, r.seq, {SELECT_RECORD} FROM records r")
     for chunk in chunked(rows.fetchall(), 500):
         postings = Postings()
