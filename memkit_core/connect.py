@@ -16,6 +16,7 @@ from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.locks import SharedLock, ThreadLock
 from memkit_core.ports import Embedder, RecordStore, VectorSource, VectorSpace
+from memkit_core.recall.copies import PartitionCopies
 from memkit_core.stores.checks import other_model
 from memkit_core.stores.sqlite import SQLiteStore
 from memkit_core.times import Clock
@@ -25,17 +26,20 @@ IN_MEMORY = ":memory:"
 
 
 class Parts:
-    """What memories own: a store, its indexes and an embedder.
+    """What memories own: a store, its indexes, an embedder, and what recall keeps in memory.
 
     Memories that this process opens on one file with one embedder and the same settings share one:
     an embedded index can be opened once, and whoever opened it again would go without.
     """
 
-    def __init__(self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder) -> None:
+    def __init__(
+        self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder, copies: PartitionCopies
+    ) -> None:
         """Owned by one memory so far."""
         self.store = store
         self.indexers = indexers
         self.embedder = embedder
+        self.copies = copies
         self.owners = 1
 
     def release(self) -> None:
@@ -104,7 +108,12 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
         space = store.vectors.space()
         _check_model(space, resolved)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
-        return Parts(store=store, indexers=_indexers(store, checked, config, clock), embedder=checked)
+        return Parts(
+            store=store,
+            indexers=_indexers(store, checked, config, clock),
+            embedder=checked,
+            copies=PartitionCopies(config.recall_copy_bytes),
+        )
     except BaseException:
         store.close()
         raise

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
-    from memkit_core.recall.pipeline import RecallQuery
+    from memkit_core.recall.query import RecallQuery
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -118,7 +118,7 @@ class Memory:
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
-        self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
+        self._recall = Recall(self._store, parts.embedder, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
         self.summaries = Summaries(self._store, config, clock)
@@ -391,7 +391,7 @@ class Memory:
             InvalidInputError: `query` is no text, or `top_k` out of range.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
-        from memkit_core.recall.pipeline import RecallQuery
+        from memkit_core.recall.query import RecallQuery
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
@@ -591,6 +591,7 @@ class Memory:
             store=self._store,
             indexers=self._indexers,
             own=self._parts.embedder,
+            copies=self._parts.copies,
             embedder=own,
             model=embedding_model if own is None else own.model,
             config=self.config,

@@ -18,6 +18,7 @@ from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.numbering import mark_all
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
+from memkit_core.stores.sqlite.partitions import SQLitePartitions
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
@@ -60,6 +61,7 @@ class SQLiteStore:
         self.keywords = SQLiteKeywords(self._database)
         self.vectors = SQLiteVectors(self._database)
         self.outbox = SQLiteOutbox(self._database)
+        self.partitions = SQLitePartitions(self._database)
         self.log = SQLiteLog(self._database)
         self.values = SQLiteValues(self._database)
         try:

@@ -186,7 +186,8 @@ class _Batch:
         terms = keyword_terms(new.index_text)
         self._touched.add(partition_id)
         self._connection.execute(
-            _UPDATE, [*_derived_values(new, terms, position), digest(new), self._number, *record_values(new), seq]
+            _UPDATE,
+            [*_derived_values(new, terms, position), digest(new), self._number, *record_values(new), seq],
         )
         if new.tags != old.tags:
             self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
