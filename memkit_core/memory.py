@@ -217,10 +217,12 @@ class Memory:
         what waits). A given `id` that exists in this scope is replaced, with version + 1.
 
         Without an `id`, saying again what an active memory of this scope and type says (the same text
-        but for case, width, white space, and quotes and sentence marks at the ends) makes no second
-        one: the first keeps its id, content, metadata, provenance and created_at, and is returned with
-        mentions + 1 and version + 1. New tags and new metadata keys join it, the higher importance and
-        the later expiry (never is the latest) hold, and it is pinned if either is.
+        but for case, width, white space, and quotes and sentence marks at the ends, with the same
+        `occurred_at` and `valid_from`) makes no second one: the first keeps its id, content, metadata,
+        provenance and created_at, and is returned with mentions + 1 and version + 1. New tags and new
+        metadata keys join it, the higher importance and the later expiry (never is the latest) hold,
+        and it is pinned if either is. The same text at another time, or at none, is a memory of its
+        own, and `10⁶` is not `106`. What the first did not take stands in `history` as `dropped`.
 
         Args:
             content: the text. NUL and lone surrogates are stored as U+FFFD, all else verbatim.

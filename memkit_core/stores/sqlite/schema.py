@@ -216,7 +216,12 @@ CREATE TABLE summaries(
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES)
+_DROPPED = """
+-- What a merge did not take of what was said the second time.
+ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _DROPPED)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 
