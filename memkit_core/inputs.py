@@ -227,7 +227,8 @@ def checked_fraction(value: object, name: str) -> float:
 def checked_enum(kind: type[E], value: object, name: str) -> E:
     """The member of `kind` that `value` names."""
     try:
-        return kind(value)  # type: ignore[arg-type]  # any object: what is no member raises
+        # Text alone: an array of one text equals it, and a list without end cannot be printed.
+        return kind(value if isinstance(value, str) else "")
     except ValueError:
         raise InvalidInputError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}") from None
 
@@ -239,6 +240,13 @@ def listed(given: object, name: str) -> list[Any]:
     if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidInputError(f"{name} must be a list, got {shown(given)}")
     return list(given)
+
+
+def checked_ids(given: object, name: str) -> list[str]:
+    """A list of ids, or anything that gives ids one by one; a single text is refused."""
+    if isinstance(given, str):
+        raise InvalidInputError(f"{name} must be a list of ids, got the text {shown(given)}")
+    return [checked_id(one, name) for one in listed(given, name)]
 
 
 def checked_space(space: object) -> str:

@@ -263,7 +263,8 @@ class Documents:
                 "hybrid" fuses both, without regard to the age of a document.
             alpha: the share of the vectors in "hybrid", 0 for words alone to 1 for vectors alone; None
                 for the weights of `Config.ranking`.
-            min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this.
+            min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this; not for
+                a search by words alone, which compares no vectors.
 
         Returns:
             The hits. When the query could not be embedded the keyword leg answers, and `.missing`
@@ -271,7 +272,8 @@ class Documents:
 
         Raises:
             DimensionMismatchError: `vector` has another length than the collection's vectors.
-            InvalidInputError: `top_k` out of range, or a query that is no text.
+            InvalidInputError: `top_k` out of range, a query that is no text, or settings that do not
+                go together.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
         if not isinstance(query, str):
@@ -296,6 +298,11 @@ class Documents:
             chosen, ranking = _weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
             asked = dataclasses.replace(asked, ranking=ranking)
         floor = checked_fraction(min_similarity, "min_similarity")
+        if floor > 0 and chosen is SearchMode.KEYWORD:
+            raise InvalidInputError(
+                f"search: min_similarity={shown(min_similarity)} compares vectors, and a search by words has none; "
+                "leave it out, or search with mode 'dense' or 'hybrid'"
+            )
         given = None if vector is None else _finite(vector, 1, "vector")
         space = self._space_held(None if given is None else len(given))
         if space is None and self._model is not None:

@@ -178,6 +178,15 @@ class TestGivenVectors:
         for mode in SearchMode:
             assert notes.search("cat", vector=[1, 0, 0], mode=mode).hits == ()
 
+    @pytest.mark.parametrize("settings", [{"mode": "keyword"}, {"mode": "hybrid", "alpha": 0}])
+    def test_a_similarity_of_words(self, memory, settings):
+        """A floor of similarity where no vectors are compared is a typed error, not an empty answer."""
+        notes = memory.documents(scope=ALICE)
+        notes.put(["owl"])
+        with pytest.raises(InvalidInputError, match="min_similarity"):
+            notes.search("owl", min_similarity=0.5, **settings)
+        assert contents(notes.search("owl", min_similarity=0, **settings)) == ["owl"]
+
     def test_alpha_weighs_the_legs(self, memory):
         """`alpha` is the share of the vectors in a hybrid search; 0 and 1 leave one leg alone."""
         notes = memory.documents(scope=ALICE, embedding_model="theirs")
