@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
+from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ConfigError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
@@ -102,9 +103,13 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
     store = _open_store(path, config)
     try:
         space = store.vectors.space()
+        absent = isinstance(resolved, AbsentEmbedder)
+        if absent and space is not None:
+            resolved = AbsentEmbedder(space.model, revision=space.revision)
         _check_model(space, resolved)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
-        return Parts(store=store, indexers=_indexers(store, checked, config, clock), embedder=checked)
+        indexers = _indexers(store, None if absent else checked, config, clock)
+        return Parts(store=store, indexers=indexers, embedder=checked)
     except BaseException:
         store.close()
         raise
@@ -142,7 +147,7 @@ def checked_embedder(
     )
 
 
-def _indexers(store: RecordStore, embedder: CheckedEmbedder, config: Config, clock: Clock) -> Indexers:
+def _indexers(store: RecordStore, embedder: CheckedEmbedder | None, config: Config, clock: Clock) -> Indexers:
     keeper = _keepers(store, config)
 
     def make(source: VectorSource, embedder: CheckedEmbedder | None) -> Indexer:

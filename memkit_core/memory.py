@@ -75,7 +75,7 @@ class Capabilities:
 
     Attributes:
         keyword: the keyword leg answers (always, while the store does).
-        dense: an embedder is there; `embedding_model` names it.
+        dense: an embedder is there; `embedding_model` names it, or that of the file.
         index: this process holds the vector index; when not, dense recall scans exactly.
         outbox: how far the index is behind.
     """
@@ -156,7 +156,8 @@ class Memory:
             config: settings, `Config()` when None.
             embedder: None for the built-in WordLlama weights, a LangChain `Embeddings`, a LlamaIndex
                 `BaseEmbedding`, an object with `embed_documents` and `embed_query`, a string such as
-                `"openai:text-embedding-3-small"`, or a dict with `provider`, `model` and options;
+                `"openai:text-embedding-3-small"`, `"none"` to read and write without the file's model
+                (words answer, new texts wait for the model), or a dict with `provider`, `model` and options;
                 see `memkit_core.embedders.resolve`.
             embedding_model: the model's name, for an embedder object that does not know it.
             clock: returns the present moment; for tests.
@@ -644,7 +645,7 @@ class Memory:
         self._store.check_open()
         return Capabilities(
             keyword=True,
-            dense=True,
+            dense=not self._parts.embedder.absent,
             index=self._indexers.own.held() is not None,
             embedding_model=self._parts.embedder.model,
             outbox=self._indexers.state(),
