@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from memkit_core.config import Config, QdrantServer
@@ -28,8 +28,8 @@ IN_MEMORY = ":memory:"
 class Parts:
     """What memories own: a store, its indexes and an embedder.
 
-    Memories that this process opens on one file with one embedder and the same settings share one:
-    an embedded index can be opened once, and whoever opened it again would go without.
+    Memories that this process opens on one file with one model and the same settings share store and
+    indexes: an embedded index can be opened once, and whoever opened it again would go without.
     """
 
     def __init__(self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder) -> None:
@@ -38,14 +38,27 @@ class Parts:
         self.indexers = indexers
         self.embedder = embedder
         self.owners = 1
+        self._first = self
+
+    def joined(self, embedder: CheckedEmbedder) -> Parts:
+        """The same for one more owner, which has an embedder object of its own for the same vectors.
+
+        Texts are embedded with the last one from now on: it may hold the key that works.
+        """
+        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder)
+        parts._first = self
+        self.owners += 1
+        self.indexers.own.embed_with(embedder)
+        return parts
 
     def release(self) -> None:
         """One owner less; the last one closes everything."""
+        first = self._first
         with _mutex:
-            self.owners -= 1
-            if self.owners:
+            first.owners -= 1
+            if first.owners:
                 return
-            for key in [key for key, parts in _shared.items() if parts is self]:
+            for key in [key for key, parts in _shared.items() if parts is first]:
                 del _shared[key]
         try:
             self.indexers.close()
@@ -79,8 +92,6 @@ def connect(
     key = (
         os.getpid(),
         Path(path).resolve(),
-        # An object is itself, whatever it calls its model; names mean the same model each time.
-        id(embedder) if embedder is not None and not isinstance(embedder, str | dict) else None,
         (resolved.model, resolved.revision),
         clock,
         tuple((name, value) for name, value in _settings(config) if name not in _OF_RECALL),
@@ -88,6 +99,10 @@ def connect(
     with _mutex:
         parts = _shared.get(key)
         if parts is not None:
+            if embedder is not None and not isinstance(embedder, str | Mapping):
+                space = parts.store.vectors.space()
+                dimension = None if space is None else space.dimension
+                return parts.joined(checked_embedder(resolved, config, dimension=dimension))
             parts.owners += 1
             return parts
         # Under the lock, so that two threads do not open the same index side by side.

@@ -665,7 +665,8 @@ class Memory:
         """Store, embed and index all that waits, trying again what failed; whether nothing waits now.
 
         Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
-        begun goes on. False also while another process holds the index: it works off the outbox. Also
+        begun goes on. False also while another process, or a memory of this one with other
+        settings, holds the index: it works off the outbox. Also
         writes down how often recall returned what.
         """
         self._store.check_open()

@@ -358,7 +358,7 @@ class Sessions:
     def clear(self, *, scope: Scope) -> DeleteReceipt:
         """Delete a session with its messages, turns, summary, working memory and run states. Idempotent.
 
-        Memories of its scope stay; `memory.delete(scope=...)` deletes those as well.
+        Memories and documents of its scope stay; `memory.delete(scope=...)` deletes those as well.
         """
         session = _session(scope, "clear")
         self.queue.settle(session, strict=True)
