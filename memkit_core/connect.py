@@ -84,7 +84,7 @@ def connect(
             store that holds the vectors of another model.
         BackendError: the file cannot be opened.
     """
-    if not isinstance(path, str | Path) or not str(path):
+    if not isinstance(path, str | Path) or not _can_be_a_name(str(path)):
         raise ConfigError(f"path must be a file name or ':memory:', got {shown(path)}")
     resolved = resolve_embedder(embedder, model=embedding_model)
     if str(path) == IN_MEMORY:
@@ -108,6 +108,13 @@ def connect(
         # Under the lock, so that two threads do not open the same index side by side.
         parts = _shared[key] = _opened(path, config, resolved, clock)
         return parts
+
+
+def _can_be_a_name(path: str) -> bool:
+    try:
+        return bool(path) and "\0" not in path and bool(os.fsencode(path))
+    except UnicodeEncodeError:
+        return False
 
 
 def _settings(config: Config) -> list[tuple[str, object]]:

@@ -21,10 +21,12 @@ from memkit_core.inputs import (
     NewMemory,
     build_patch,
     build_records,
+    checked_bool,
     checked_count,
     checked_enum,
     checked_id,
     checked_scopes,
+    checked_seconds,
     checked_space,
     checked_statuses,
     checked_tags,
@@ -171,6 +173,10 @@ class Memory:
         from memkit_core.embedders.resolve import without_secrets
 
         config = Config() if config is None else config
+        if not isinstance(config, Config):
+            raise ConfigError(f"config must be a memkit_core.Config, got {shown(config)}")
+        if not callable(clock):
+            raise ConfigError(f"clock must be a function that returns the time, got {shown(clock)}")
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
         try:
             memory = cls(parts, config=config, clock=clock)
@@ -273,6 +279,7 @@ class Memory:
         self, news: Sequence[NewMemory], scope: Scope, *, background: bool, verb: str
     ) -> list[MemoryRecord]:
         require_scope(scope, verb=verb)
+        checked_bool(background, f"{verb}: background")
         records = build_records(news, scope=scope, now=self._clock(), config=self.config, verb=verb)
         if not records:
             return []
@@ -398,6 +405,10 @@ class Memory:
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
+        if ranking is not None and not isinstance(ranking, Ranking):
+            raise InvalidInputError(
+                f"recall: ranking must be a memkit_core.Ranking or None, got {shown(ranking)}"
+            )
         moment = self._clock() if now is None else to_utc(now, name="now")
         return self._answered(
             RecallQuery(
@@ -407,7 +418,7 @@ class Memory:
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
                 statuses=checked_statuses(status),
-                include_messages=include_messages,
+                include_messages=checked_bool(include_messages, "recall: include_messages"),
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 asked_at=moment,
@@ -496,9 +507,10 @@ class Memory:
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """The record, or None when it is unknown, expired, deleted or in another scope."""
         require_scope(scope, verb="get")
-        if space == MESSAGES:
+        named, wanted = checked_space(space), checked_id(id)
+        if named == MESSAGES:
             self.sessions.queue.settle(scope)
-        found = self._store.records.get(scope, checked_space(space), [checked_id(id)], now=self._clock())
+        found = self._store.records.get(scope, named, [wanted], now=self._clock())
         return found[0] if found else None
 
     def history(self, id: str, *, scope: Scope) -> list[RecordChange]:  # noqa: A002 - as above
@@ -549,7 +561,7 @@ class Memory:
             limit=checked_count(limit, "list_records: limit", most=10_000),
             cursor=cursor,
         )
-        if space == MESSAGES:
+        if query.space == MESSAGES:
             self.sessions.queue.settle(scope)
         return self._store.records.list(scope, query, now=self._clock())
 
@@ -621,7 +633,7 @@ class Memory:
             ScopeError: neither a scope nor `everything=True` was given.
             InvalidInputError: `id` was given but is no id (None and "" never mean "all").
         """
-        if everything:
+        if checked_bool(everything, "delete: everything"):
             if scope is not None or not isinstance(id, Omitted):
                 raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
             self.sessions.queue.settle(None, strict=True)
@@ -670,6 +682,7 @@ class Memory:
         writes down how often recall returned what.
         """
         self._store.check_open()
+        timeout = checked_seconds(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()

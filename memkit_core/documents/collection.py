@@ -40,6 +40,7 @@ from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, 
 from memkit_core.recall.pipeline import Recall, RecallQuery, similarity
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
+from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
@@ -135,9 +136,10 @@ class Documents:
             ModelError: an embedder of the collection's own failed at its very first use, when the
                 length of its vectors is not known yet.
         """
-        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+        given_documents = iterated(documents)
+        if given_documents is None:
             raise InvalidInputError(f"put takes a list of texts or NewDocument, got {shown(documents)}")
-        records = [self._record(document) for document in documents]
+        records = [self._record(document) for document in given_documents]
         if len(records) > self._config.max_batch:
             raise InvalidInputError(
                 f"put: at most {self._config.max_batch} documents in one call, got {len(records)}"
@@ -155,7 +157,7 @@ class Documents:
         self._changed()
         return stored
 
-    def _record(self, document: NewDocument | str) -> MemoryRecord:
+    def _record(self, document: object) -> MemoryRecord:
         new = NewDocument(content=document) if isinstance(document, str) else document
         if not isinstance(new, NewDocument):
             raise InvalidInputError(f"put takes texts or NewDocument, got {shown(new)}")

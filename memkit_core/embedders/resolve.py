@@ -101,7 +101,7 @@ def resolve_embedder(given: object, *, model: str | None = None) -> Embedder:
         if model is not None:
             raise ConfigError(
                 f"the model's name is a part of embedder={shown(without_secrets(given))}; give "
-                f"embedding_model={model!r} only with an embedding object"
+                f"embedding_model={shown(model)} only with an embedding object"
             )
         return _made(*_read(BUILT_IN if given is None else given))
     return wrap_object(given, model=model)
