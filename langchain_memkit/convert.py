@@ -242,6 +242,8 @@ def new_documents(
 def _one_each(given: Iterable[object] | None, name: str, count: int) -> list[Any]:
     if given is None:
         return [None] * count
+    if isinstance(given, str):
+        raise InvalidInputError(f"{name} must be a list, one for each text, got the text {shown(given)}")
     values = listed(given, name)
     if len(values) != count:
         raise InvalidInputError(f"{name}: {count} texts came with {len(values)} {name}")

@@ -17,8 +17,8 @@ def metadata_filter(given: object) -> Filter | None:
 
     A dict has the form of `memkit_core.filters`, with one difference: its keys are keys of the
     metadata, so `{"source": "a.pdf"}` is short for `{"metadata.source": "a.pdf"}`, which may be
-    written as well. A dot goes one level down; a key that itself holds a dot is quoted,
-    `{'"a.b"': 1}`. `and`, `or` and `not` combine. A parsed filter (`parse_filter(...)`) is taken as
+    written as well. `{"a.b": 1}` looks at the key `a.b` of a document that has one, and else at `b`
+    inside of `a`; `{'"a.b"': 1}` means the first alone, `{"metadata.a.b": 1}` the second. `and`, `or` and `not` combine. A parsed filter (`parse_filter(...)`) is taken as
     it is; that is how to reach a field of the record, such as `created_at`.
 
     Raises:
@@ -33,12 +33,27 @@ def _in_metadata(given: object, depth: int) -> object:
     if not isinstance(given, Mapping) or depth > _MAX_DEPTH:
         return given
     named: dict[object, object] = {}
+    dotted: list[object] = []
     for key, value in given.items():
+        if isinstance(key, str) and "." in key and not key.startswith(('"', "$", f"{METADATA}.")):
+            dotted.append(_flat_or_nested(key, value))
+            continue
         name, inner = _entry(key, value, depth)
         if name in named:
             raise FilterError(f"the filter names {shown(name)} twice; combine them with and")
         named[name] = inner
-    return named
+    return {"and": [named, *dotted]} if dotted else named
+
+
+def _flat_or_nested(key: str, value: object) -> Mapping[str, object]:
+    """The condition on the key of that very name where there is one, else on the path it stands for."""
+    flat = metadata_key(key)
+    return {
+        "or": [
+            {"and": [{flat: {"exists": True}}, {flat: value}]},
+            {"and": [{flat: {"exists": False}}, {f"{METADATA}.{key}": value}]},
+        ]
+    }
 
 
 def _entry(key: object, value: object, depth: int) -> tuple[object, object]:
@@ -55,5 +70,4 @@ def _entry(key: object, value: object, depth: int) -> tuple[object, object]:
         )
     if key.startswith(f"{METADATA}."):
         return key, value
-    nested = "." in key or key.startswith('"')
-    return f"{METADATA}.{key}" if nested else metadata_key(key), value
+    return f"{METADATA}.{key}" if key.startswith('"') else metadata_key(key), value

@@ -31,7 +31,7 @@ from memkit_core import (
 )
 from memkit_core.errors import shown
 from memkit_core.filters import FilterLike
-from memkit_core.inputs import checked_count, checked_fraction
+from memkit_core.inputs import checked_count, checked_fraction, checked_ids
 
 _LOGGER = logging.getLogger("memkit.langchain")
 _MMR_TAKES = "search by maximal marginal relevance takes a query, k, fetch_k, lambda_mult and filter"
@@ -192,11 +192,12 @@ class MemkitVectorStore(VectorStore):
         Ids that there are not, and an empty list, delete nothing.
 
         Raises:
-            InvalidInputError: neither or both were given, or a filter without a condition; see
-                `clear` for all of them.
+            InvalidInputError: neither or both were given, a text in place of a list of ids, or a
+                filter without a condition; see `clear` for all of them.
         """
         _refuse(unknown, "delete takes ids or filter")
-        self.documents.delete(ids, filters=metadata_filter(filter))
+        wanted = None if ids is None else checked_ids(ids, "ids")
+        self.documents.delete(wanted, filters=metadata_filter(filter))
         return True
 
     def clear(self) -> None:
@@ -211,7 +212,7 @@ class MemkitVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """The documents with these ids that exist, in the order of `ids`, without repeats."""
-        return [to_document(record) for record in self.documents.get(ids)]
+        return [to_document(record) for record in self.documents.get(checked_ids(ids, "ids"))]
 
     def similarity_search(
         self,

@@ -13,7 +13,7 @@ from memkit_core import InvalidInputError, RecallResult, ScoredRecord
 from memkit_core.documents import Documents, SearchMode
 from memkit_core.errors import shown
 from memkit_core.filters import Filter, condition
-from memkit_core.inputs import checked_fraction
+from memkit_core.inputs import checked_count, checked_fraction
 
 _log = logging.getLogger("memkit.llamaindex")
 
@@ -66,6 +66,8 @@ class Question:
             InvalidInputError: an unknown mode, a setting that the mode does not use, or no vector
                 or text where it needs one.
         """
+        if not isinstance(query, VectorStoreQuery):
+            raise InvalidInputError(f"query takes a VectorStoreQuery, got {shown(query)}")
         mode = _checked_mode(query.mode)
         threshold = query.mmr_threshold if mmr_threshold is None else mmr_threshold
         for name, modes in _USED_IN.items():
@@ -75,6 +77,8 @@ class Question:
                 raise InvalidInputError(f"query: {name} is {where}, got {shown(value)} in mode {mode.value}")
         search = _MODES[mode]
         text = query.query_str
+        if text is not None and not isinstance(text, str):
+            raise InvalidInputError(f"query: query_str must be a string, got {shown(text)}")
         if text is None and (search is not SearchMode.DENSE or not vectors_given):
             raise InvalidInputError(f"query: mode {mode.value} needs query_str here")
         alpha = None if query.alpha is None else checked_fraction(query.alpha, "query: alpha")
@@ -135,6 +139,7 @@ class Question:
 
     def _apart(self, documents: Documents, where: Filter, threshold: float, most: int) -> list[ScoredRecord]:
         assert self.vector is not None
+        checked_count(self.top_k, "query: similarity_top_k", most=most)
         pool = max(self.top_k, min(most, max(_MMR_POOL, _MMR_FACTOR * self.top_k)))
         hits = {hit.record.id: hit for hit in self._search(documents, where, self.mode, pool)}
         rows = documents.vectors(list(hits))
@@ -150,11 +155,8 @@ class Question:
 
 
 def _checked_mode(mode: object) -> VectorStoreQueryMode:
-    try:
-        known = _Mode(mode)
-    except ValueError:
-        known = None
-    if known not in _MODES:
+    known = next((one for one in _MODES if isinstance(mode, str) and one.value == mode), None)
+    if known is None:
         raise InvalidInputError(f"query: mode must be one of {', '.join(_MODES)}, got {shown(mode)}")
     return known
 

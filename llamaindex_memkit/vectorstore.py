@@ -23,7 +23,7 @@ from memkit_core import ConfigError, InvalidInputError, Memory, MemoryRecord, Sc
 from memkit_core.documents import Documents
 from memkit_core.errors import shown
 from memkit_core.filters import And, Filter, condition, conjunction
-from memkit_core.inputs import checked_id, listed
+from memkit_core.inputs import checked_id, checked_ids, listed
 from memkit_core.scope import require_scope
 
 _PAGE = 10_000
@@ -166,12 +166,14 @@ class MemkitVectorStore(BasePydanticVectorStore):
         """Delete the nodes with these ids that satisfy `filters`; unknown ids count as nothing.
 
         Raises:
-            InvalidInputError: neither ids nor a condition was given: see `clear` for all of them.
+            InvalidInputError: neither ids nor a condition was given: see `clear` for all of them; or a
+                text in place of a list of ids.
         """
         if node_ids is None and not has_condition(filters):
             raise InvalidInputError("delete_nodes: give node_ids or filters; clear() deletes all nodes")
+        wanted = None if node_ids is None else checked_ids(node_ids, "node_ids")
         documents = self._documents()
-        documents.delete([record.id for record in _all(documents, _where(documents, filters, node_ids))])
+        documents.delete([record.id for record in _all(documents, _where(documents, filters, wanted))])
 
     def clear(self) -> None:
         """Delete every node of this collection, and nothing else, in one transaction."""
@@ -185,12 +187,16 @@ class MemkitVectorStore(BasePydanticVectorStore):
         """The nodes with these ids that satisfy `filters`, in the order of `node_ids`, without embeddings.
 
         None stands for no condition; without ids the newest come first.
+
+        Raises:
+            InvalidInputError: a text in place of a list of ids.
         """
+        wanted = None if node_ids is None else checked_ids(node_ids, "node_ids")
         documents = self._documents()
-        found = _all(documents, _where(documents, filters, node_ids))
-        if node_ids is not None:
+        found = _all(documents, _where(documents, filters, wanted))
+        if wanted is not None:
             by_id = {record.id: record for record in found}
-            found = [by_id[one] for one in dict.fromkeys(node_ids) if one in by_id]
+            found = [by_id[one] for one in dict.fromkeys(wanted) if one in by_id]
         return [to_node(record) for record in found]
 
     def query(  # type: ignore[override]  # as `add`
@@ -226,7 +232,9 @@ class MemkitVectorStore(BasePydanticVectorStore):
             query, mmr_threshold=mmr_threshold, vectors_given=self.embedding_model is not None
         )
         documents = self._documents()
-        where = _where(documents, query.filters, query.node_ids or None, query.doc_ids)
+        wanted = [] if query.node_ids is None else checked_ids(query.node_ids, "node_ids")
+        sources = None if query.doc_ids is None else checked_ids(query.doc_ids, "doc_ids")
+        where = _where(documents, query.filters, wanted or None, sources)
         found = question.answer(documents, where, most=self._memory.config.max_top_k)
         return VectorStoreQueryResult(
             nodes=[to_node(hit.record) for hit, _ in found],
@@ -314,7 +322,7 @@ def _all(documents: Documents, where: Filter) -> list[MemoryRecord]:
 
 
 def _ids(ids: Sequence[str]) -> Filter:
-    return condition("id", "in", [checked_id(one) for one in listed(ids, "node_ids")])
+    return condition("id", "in", ids)
 
 
 def _where(
@@ -326,7 +334,7 @@ def _where(
     """All the conditions on a node as one that the store decides."""
     plan = planned(filters)
     wanted = None if node_ids is None else _ids(node_ids)
-    sources = None if doc_ids is None else from_sources(listed(doc_ids, "doc_ids"))
+    sources = None if doc_ids is None else from_sources(doc_ids)
     where = conjunction(plan.where, wanted, sources) or And(())
     if not plan.rest:
         return where

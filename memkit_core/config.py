@@ -6,10 +6,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
-from memkit_core.errors import ConfigError
+from memkit_core.errors import ConfigError, shown
 from memkit_core.recall.ranking import Ranking
+from memkit_core.scope import id_problem
 
 MEBIBYTE = 1024 * 1024
+_LARGEST = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +110,13 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse settings that no memory could run with."""
+        self._check_kinds()
         if self.environment not in ("development", "production"):
-            raise ConfigError(f"environment must be development or production, got {self.environment!r}")
+            raise ConfigError(f"environment must be development or production, got {shown(self.environment)}")
         if self.synchronous not in ("NORMAL", "FULL"):
-            raise ConfigError(f"synchronous must be NORMAL or FULL, got {self.synchronous!r}")
-        if self.index != "edge" and not isinstance(self.index, QdrantServer):
-            raise ConfigError(f"index must be 'edge' or a QdrantServer, got {self.index!r}")
+            raise ConfigError(f"synchronous must be NORMAL or FULL, got {shown(self.synchronous)}")
+        if not isinstance(self.index, QdrantServer) and self.index != "edge":
+            raise ConfigError(f"index must be 'edge' or a QdrantServer, got {shown(self.index)}")
         for name in (
             "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
@@ -124,6 +127,22 @@ class Config:
         for name in ("recall_copy_bytes", "queue_debounce", "queue_age", "queue_retries"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must not be below 0, got {getattr(self, name)!r}")
+
+    def _check_kinds(self) -> None:
+        """Refuse what is of another kind than the default, or no finite number."""
+        if not isinstance(self.ranking, Ranking):
+            raise ConfigError(f"ranking must be a memkit_core.Ranking, got {shown(self.ranking)}")
+        if self.agent_id is not None and (problem := id_problem(self.agent_id)):
+            raise ConfigError(f"agent_id {problem}")
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            if isinstance(one.default, str) and not isinstance(value, str | QdrantServer):
+                raise ConfigError(f"{one.name} must be a text, got {shown(value)}")
+            if not isinstance(one.default, int | float):
+                continue
+            kinds = (int, float) if isinstance(one.default, float) else (int,)
+            if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= _LARGEST:
+                raise ConfigError(f"{one.name} must be a number like {one.default!r}, got {shown(value)}")
 
     def without_secrets(self) -> Config:
         """The same settings without keys, as they may be kept or pickled."""

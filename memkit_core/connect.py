@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
+from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import ConfigError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
@@ -28,8 +29,8 @@ IN_MEMORY = ":memory:"
 class Parts:
     """What memories own: a store, its indexes, an embedder, and what recall keeps in memory.
 
-    Memories that this process opens on one file with one embedder and the same settings share one:
-    an embedded index can be opened once, and whoever opened it again would go without.
+    Memories that this process opens on one file with one model and the same settings share store and
+    indexes: an embedded index can be opened once, and whoever opened it again would go without.
     """
 
     def __init__(
@@ -41,14 +42,27 @@ class Parts:
         self.embedder = embedder
         self.copies = copies
         self.owners = 1
+        self._first = self
+
+    def joined(self, embedder: CheckedEmbedder) -> Parts:
+        """The same for one more owner, which has an embedder object of its own for the same vectors.
+
+        Texts are embedded with the last one from now on: it may hold the key that works.
+        """
+        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder, copies=self.copies)
+        parts._first = self
+        self.owners += 1
+        self.indexers.own.embed_with(embedder)
+        return parts
 
     def release(self) -> None:
         """One owner less; the last one closes everything."""
+        first = self._first
         with _mutex:
-            self.owners -= 1
-            if self.owners:
+            first.owners -= 1
+            if first.owners:
                 return
-            for key in [key for key, parts in _shared.items() if parts is self]:
+            for key in [key for key, parts in _shared.items() if parts is first]:
                 del _shared[key]
         try:
             self.indexers.close()
@@ -74,7 +88,7 @@ def connect(
             store that holds the vectors of another model.
         BackendError: the file cannot be opened.
     """
-    if not isinstance(path, str | Path) or not str(path):
+    if not isinstance(path, str | Path) or not _can_be_a_name(str(path)):
         raise ConfigError(f"path must be a file name or ':memory:', got {shown(path)}")
     resolved = resolve_embedder(embedder, model=embedding_model)
     if str(path) == IN_MEMORY:
@@ -82,8 +96,6 @@ def connect(
     key = (
         os.getpid(),
         Path(path).resolve(),
-        # An object is itself, whatever it calls its model; names mean the same model each time.
-        id(embedder) if embedder is not None and not isinstance(embedder, str | dict) else None,
         (resolved.model, resolved.revision),
         clock,
         tuple((name, value) for name, value in _settings(config) if name not in _OF_RECALL),
@@ -91,11 +103,22 @@ def connect(
     with _mutex:
         parts = _shared.get(key)
         if parts is not None:
+            if embedder is not None and not isinstance(embedder, str | Mapping):
+                space = parts.store.vectors.space()
+                dimension = None if space is None else space.dimension
+                return parts.joined(checked_embedder(resolved, config, dimension=dimension))
             parts.owners += 1
             return parts
         # Under the lock, so that two threads do not open the same index side by side.
         parts = _shared[key] = _opened(path, config, resolved, clock)
         return parts
+
+
+def _can_be_a_name(path: str) -> bool:
+    try:
+        return bool(path) and "\0" not in path and bool(os.fsencode(path))
+    except UnicodeEncodeError:
+        return False
 
 
 def _settings(config: Config) -> list[tuple[str, object]]:
@@ -106,11 +129,14 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
     store = _open_store(path, config)
     try:
         space = store.vectors.space()
+        absent = isinstance(resolved, AbsentEmbedder)
+        if absent and space is not None:
+            resolved = AbsentEmbedder(space.model, revision=space.revision)
         _check_model(space, resolved)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
         return Parts(
             store=store,
-            indexers=_indexers(store, checked, config, clock),
+            indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
             copies=PartitionCopies(config.recall_copy_bytes),
         )
@@ -151,7 +177,7 @@ def checked_embedder(
     )
 
 
-def _indexers(store: RecordStore, embedder: CheckedEmbedder, config: Config, clock: Clock) -> Indexers:
+def _indexers(store: RecordStore, embedder: CheckedEmbedder | None, config: Config, clock: Clock) -> Indexers:
     keeper = _keepers(store, config)
 
     def make(source: VectorSource, embedder: CheckedEmbedder | None) -> Indexer:

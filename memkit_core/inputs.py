@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from memkit_core.models import (
 )
 from memkit_core.omitted import Omitted
 from memkit_core.scope import Scope, ScopeKind, id_problem, require_scope
+from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import TimeLike, to_utc
 
@@ -42,6 +44,7 @@ _PRIORS: Mapping[RecordType, float] = {
     RecordType.SUMMARY: 0.6,
 }
 _OTHER_PRIOR = 0.5
+_DEEPEST_PAYLOAD, _LONGEST_INT = 200, 4096
 _LENGTH_BONUS, _FULL_LENGTH, _MARKED_BONUS = 0.2, 100, 0.3
 
 
@@ -82,9 +85,11 @@ def default_importance(kind: RecordType, content: str, *, important: bool) -> fl
 
 def listed_news(items: object) -> list[NewMemory]:
     """What `add_many` was given, a text standing for a memory with this content."""
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+    given = iterated(items)
+    if given is None:
         raise InvalidInputError(f"add_many takes a list of texts or NewMemory, got {shown(items)}")
-    return [NewMemory(content=item) if isinstance(item, str) else item for item in items]
+    # What is neither is refused, in its turn, by `build_records`.
+    return [NewMemory(content=item) if isinstance(item, str) else item for item in given]  # type: ignore[misc]
 
 
 def build_records(
@@ -118,8 +123,9 @@ def build_record(
     """
     content = checked_content(new.content, max_chars=max_chars)
     kind = checked_enum(RecordType, new.type, "type")
+    important = checked_bool(new.important, "important")
     importance = (
-        default_importance(kind, content, important=new.important)
+        default_importance(kind, content, important=important)
         if new.importance is None
         else checked_fraction(new.importance, "importance")
     )
@@ -129,7 +135,7 @@ def build_record(
         content=content,
         type=kind,
         importance=importance,
-        pinned=_checked_bool(new.pinned, "pinned"),
+        pinned=checked_bool(new.pinned, "pinned"),
         tags=checked_tags(new.tags),
         metadata=checked_metadata(new.metadata),
         created_at=now,
@@ -176,7 +182,7 @@ def build_patch(
         tags=tags if isinstance(tags, Omitted) else checked_tags(tags),
         metadata=metadata if isinstance(metadata, Omitted) else checked_metadata(metadata),
         expires_at=expires_at if isinstance(expires_at, Omitted) else _time(expires_at, "expires_at"),
-        pinned=pinned if isinstance(pinned, Omitted) else _checked_bool(pinned, "pinned"),
+        pinned=pinned if isinstance(pinned, Omitted) else checked_bool(pinned, "pinned"),
     )
 
 
@@ -211,10 +217,20 @@ def _optional_id(value: object, name: str) -> str | None:
     return None if value is None else checked_id(value, name)
 
 
-def _checked_bool(value: object, name: str) -> bool:
+def checked_bool(value: object, name: str) -> bool:
+    """True or False, and nothing that only counts as one of them."""
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False, got {shown(value)}")
     return value
+
+
+def checked_seconds(value: object, name: str) -> float | None:
+    """How long to wait at most, None for without end; less than nothing is nothing."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
+        raise InvalidInputError(f"{name} must be a number of seconds or None, got {shown(value)}")
+    return float(min(max(value, 0), threading.TIMEOUT_MAX))
 
 
 def checked_fraction(value: object, name: str) -> float:
@@ -227,7 +243,8 @@ def checked_fraction(value: object, name: str) -> float:
 def checked_enum(kind: type[E], value: object, name: str) -> E:
     """The member of `kind` that `value` names."""
     try:
-        return kind(value)  # type: ignore[arg-type]  # any object: what is no member raises
+        # Text alone: an array of one text equals it, and a list without end cannot be printed.
+        return kind(value if isinstance(value, str) else "")
     except ValueError:
         raise InvalidInputError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}") from None
 
@@ -236,9 +253,17 @@ def listed(given: object, name: str) -> list[Any]:
     """What was given as a list, a single text standing for itself."""
     if isinstance(given, str):
         return [given]
-    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+    items = iterated(given)
+    if items is None:
         raise InvalidInputError(f"{name} must be a list, got {shown(given)}")
-    return list(given)
+    return list(items)
+
+
+def checked_ids(given: object, name: str) -> list[str]:
+    """A list of ids, or anything that gives ids one by one; a single text is refused."""
+    if isinstance(given, str):
+        raise InvalidInputError(f"{name} must be a list of ids, got the text {shown(given)}")
+    return [checked_id(one, name) for one in listed(given, name)]
 
 
 def checked_space(space: object) -> str:
@@ -254,9 +279,10 @@ def checked_space(space: object) -> str:
 
 def checked_tags(tags: object) -> tuple[str, ...]:
     """Tags lower-cased and without repeats, in the order given."""
-    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+    given = iterated(tags)
+    if given is None:
         raise InvalidInputError(f"tags must be a list of strings, got {shown(tags)}")
-    return tuple(dict.fromkeys(checked_id(tag, "tags").lower() for tag in tags))
+    return tuple(dict.fromkeys(checked_id(tag, "tags").lower() for tag in given))
 
 
 def checked_count(value: object, name: str, *, most: int) -> int:
@@ -277,7 +303,7 @@ def _time(value: TimeLike | None, name: str) -> datetime | None:
     return None if value is None else to_utc(value, name=name)
 
 
-def build_message(message: Message, *, max_chars: int) -> Message:
+def build_message(message: object, *, max_chars: int) -> Message:
     """The message as it can be stored: with an id, and NUL and lone surrogates replaced in its text."""
     if not isinstance(message, Message):
         raise InvalidInputError(f"messages must be memkit_core.Message values, got {shown(message)}")
@@ -291,20 +317,25 @@ def build_message(message: Message, *, max_chars: int) -> Message:
         role=checked_enum(Role, message.role, "role"),
         text=storable(message.text),
         speaker=_checked_text(message.speaker, "speaker") or None,
-        tool_calls=tuple(
-            ToolCall(
-                id=_checked_text(call.id, "tool call id") or "",
-                name=_checked_text(call.name, "tool call name") or "",
-                arguments=_checked_text(call.arguments, "tool call arguments") or "",
-            )
-            for call in message.tool_calls
-        ),
+        tool_calls=tuple(_checked_call(call) for call in listed(message.tool_calls, "tool_calls")),
         tool_call_id=_checked_text(message.tool_call_id, "tool_call_id"),
         created_at=_time(message.created_at, "created_at"),
         agent_id=_optional_id(message.agent_id, "agent_id"),
         parent_agent_id=_optional_id(message.parent_agent_id, "parent_agent_id"),
         metadata=checked_metadata(message.metadata),
-        payload=_storable_json(message.payload),
+        payload=_storable_json(message.payload, 0),
+        format=checked_id(message.format, "message format"),
+        indexed=None if message.indexed is None else checked_bool(message.indexed, "indexed"),
+    )
+
+
+def _checked_call(call: object) -> ToolCall:
+    if not isinstance(call, ToolCall):
+        raise InvalidInputError(f"tool_calls must be memkit_core.ToolCall values, got {shown(call)}")
+    return ToolCall(
+        id=_checked_text(call.id, "tool call id") or "",
+        name=_checked_text(call.name, "tool call name") or "",
+        arguments=_checked_text(call.arguments, "tool call arguments") or "",
     )
 
 
@@ -314,14 +345,21 @@ def _checked_text(value: object, name: str) -> str | None:
     return value if value is None else storable(value)
 
 
-def _storable_json(value: JsonValue) -> JsonValue:
+def _storable_json(value: object, depth: int) -> JsonValue:
+    """A payload as a store can hold it; what no JSON can hold is refused."""
+    if depth > _DEEPEST_PAYLOAD:
+        raise InvalidInputError(f"message payload is nested deeper than {_DEEPEST_PAYLOAD} levels")
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, list):
-        return [_storable_json(item) for item in value]
-    if isinstance(value, dict):
-        return {storable(key): _storable_json(item) for key, item in value.items()}
-    return value
+    if isinstance(value, list | tuple):
+        return [_storable_json(item, depth + 1) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {storable(key): _storable_json(item, depth + 1) for key, item in value.items()}
+    if value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int) and value.bit_length() <= _LONGEST_INT:
+        return value
+    raise InvalidInputError(f"message payload must be JSON, got {type(value).__name__} {shown(value)}")
 
 
 def build_turn(message: Message, *, session: Scope, now: datetime) -> MemoryRecord:

@@ -21,10 +21,12 @@ from memkit_core.inputs import (
     NewMemory,
     build_patch,
     build_records,
+    checked_bool,
     checked_count,
     checked_enum,
     checked_id,
     checked_scopes,
+    checked_seconds,
     checked_space,
     checked_statuses,
     checked_tags,
@@ -75,7 +77,7 @@ class Capabilities:
 
     Attributes:
         keyword: the keyword leg answers (always, while the store does).
-        dense: an embedder is there; `embedding_model` names it.
+        dense: an embedder is there; `embedding_model` names it, or that of the file.
         index: this process holds the vector index; when not, dense recall scans exactly.
         outbox: how far the index is behind.
     """
@@ -156,7 +158,8 @@ class Memory:
             config: settings, `Config()` when None.
             embedder: None for the built-in WordLlama weights, a LangChain `Embeddings`, a LlamaIndex
                 `BaseEmbedding`, an object with `embed_documents` and `embed_query`, a string such as
-                `"openai:text-embedding-3-small"`, or a dict with `provider`, `model` and options;
+                `"openai:text-embedding-3-small"`, `"none"` to read and write without the file's model
+                (words answer, new texts wait for the model), or a dict with `provider`, `model` and options;
                 see `memkit_core.embedders.resolve`.
             embedding_model: the model's name, for an embedder object that does not know it.
             clock: returns the present moment; for tests.
@@ -170,6 +173,10 @@ class Memory:
         from memkit_core.embedders.resolve import without_secrets
 
         config = Config() if config is None else config
+        if not isinstance(config, Config):
+            raise ConfigError(f"config must be a memkit_core.Config, got {shown(config)}")
+        if not callable(clock):
+            raise ConfigError(f"clock must be a function that returns the time, got {shown(clock)}")
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
         try:
             memory = cls(parts, config=config, clock=clock)
@@ -217,10 +224,12 @@ class Memory:
         what waits). A given `id` that exists in this scope is replaced, with version + 1.
 
         Without an `id`, saying again what an active memory of this scope and type says (the same text
-        but for case, width, white space, and quotes and sentence marks at the ends) makes no second
-        one: the first keeps its id, content, metadata, provenance and created_at, and is returned with
-        mentions + 1 and version + 1. New tags and new metadata keys join it, the higher importance and
-        the later expiry (never is the latest) hold, and it is pinned if either is.
+        but for case, width, white space, and quotes and sentence marks at the ends, with the same
+        `occurred_at` and `valid_from`) makes no second one: the first keeps its id, content, metadata,
+        provenance and created_at, and is returned with mentions + 1 and version + 1. New tags and new
+        metadata keys join it, the higher importance and the later expiry (never is the latest) hold,
+        and it is pinned if either is. The same text at another time, or at none, is a memory of its
+        own, and `10⁶` is not `106`. What the first did not take stands in `history` as `dropped`.
 
         Args:
             content: the text. NUL and lone surrogates are stored as U+FFFD, all else verbatim.
@@ -270,6 +279,7 @@ class Memory:
         self, news: Sequence[NewMemory], scope: Scope, *, background: bool, verb: str
     ) -> list[MemoryRecord]:
         require_scope(scope, verb=verb)
+        checked_bool(background, f"{verb}: background")
         records = build_records(news, scope=scope, now=self._clock(), config=self.config, verb=verb)
         if not records:
             return []
@@ -395,6 +405,10 @@ class Memory:
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
+        if ranking is not None and not isinstance(ranking, Ranking):
+            raise InvalidInputError(
+                f"recall: ranking must be a memkit_core.Ranking or None, got {shown(ranking)}"
+            )
         moment = self._clock() if now is None else to_utc(now, name="now")
         return self._answered(
             RecallQuery(
@@ -404,7 +418,7 @@ class Memory:
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
                 statuses=checked_statuses(status),
-                include_messages=include_messages,
+                include_messages=checked_bool(include_messages, "recall: include_messages"),
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 asked_at=moment,
@@ -493,9 +507,10 @@ class Memory:
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """The record, or None when it is unknown, expired, deleted or in another scope."""
         require_scope(scope, verb="get")
-        if space == MESSAGES:
+        named, wanted = checked_space(space), checked_id(id)
+        if named == MESSAGES:
             self.sessions.queue.settle(scope)
-        found = self._store.records.get(scope, checked_space(space), [checked_id(id)], now=self._clock())
+        found = self._store.records.get(scope, named, [wanted], now=self._clock())
         return found[0] if found else None
 
     def history(self, id: str, *, scope: Scope) -> list[RecordChange]:  # noqa: A002 - as above
@@ -549,7 +564,7 @@ class Memory:
             limit=checked_count(limit, "list_records: limit", most=10_000),
             cursor=cursor,
         )
-        if space == MESSAGES:
+        if query.space == MESSAGES:
             self.sessions.queue.settle(scope)
         return self._store.records.list(scope, query, now=self._clock())
 
@@ -622,7 +637,7 @@ class Memory:
             ScopeError: neither a scope nor `everything=True` was given.
             InvalidInputError: `id` was given but is no id (None and "" never mean "all").
         """
-        if everything:
+        if checked_bool(everything, "delete: everything"):
             if scope is not None or not isinstance(id, Omitted):
                 raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
             self.sessions.queue.settle(None, strict=True)
@@ -646,7 +661,7 @@ class Memory:
         self._store.check_open()
         return Capabilities(
             keyword=True,
-            dense=True,
+            dense=not self._parts.embedder.absent,
             index=self._indexers.own.held() is not None,
             embedding_model=self._parts.embedder.model,
             outbox=self._indexers.state(),
@@ -666,10 +681,12 @@ class Memory:
         """Store, embed and index all that waits, trying again what failed; whether nothing waits now.
 
         Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
-        begun goes on. False also while another process holds the index: it works off the outbox. Also
+        begun goes on. False also while another process, or a memory of this one with other
+        settings, holds the index: it works off the outbox. Also
         writes down how often recall returned what.
         """
         self._store.check_open()
+        timeout = checked_seconds(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()

@@ -172,12 +172,15 @@ class RecordChange:
         at: when.
         before: the changed attributes as they were, as JSON: times in ISO 8601, lists for tuples.
             `version` and `updated_at`, which change each time, are those of the change before.
+        dropped: of a merge, what was said the second time and the record did not take, as `before`:
+            another wording, source or confidence, metadata values of keys it has already, and so on.
     """
 
     version: int
     kind: ChangeKind
     at: datetime
     before: Mapping[str, JsonValue] = field(default_factory=dict)
+    dropped: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,13 +263,13 @@ class RecordTable(Protocol):
         its keyword rows and its outbox entry in the same transaction.
 
         A record whose id is in `merge` becomes one with the oldest record it duplicates, if there is
-        one, also one written by the same call: a visible and active memory of its scope, type and key
-        whose text has the same `normal_form`. That one keeps all it says of itself; tags are united,
+        one, also one written by the same call: a visible and active memory of its scope, type, key,
+        occurred_at, valid_from and valid_until whose text has the same `normal_form`. That one keeps all it says of itself; tags are united,
         metadata keys added and none overwritten, the higher importance, the later expiry (none is the
         latest) and either's pin hold; mentions and version count up, updated_at moves. Visible means
         at the new record's `updated_at`. Returned is the record it became.
 
-        What a replaced or merged memory was before is added to its history.
+        What a replaced or merged memory was before is added to its history, and what a merge dropped.
 
         Args:
             scope: whose records all of them are.

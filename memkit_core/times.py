@@ -62,7 +62,8 @@ def _milliseconds(value: TimeLike, name: str) -> int:
     if isinstance(value, date):
         return to_ms(datetime(value.year, value.month, value.day, tzinfo=UTC))
     if isinstance(value, int | float):
-        if not math.isfinite(value):
+        # A whole number may be too large to be a float.
+        if isinstance(value, float) and not math.isfinite(value):
             raise InvalidInputError(f"{name} must be finite, got {shown(value)}")
         return math.floor(value * 1000) if abs(value) < _SECONDS_BELOW else math.floor(value)
     if isinstance(value, str):

@@ -9,6 +9,7 @@ import typer
 from memkit_core.cli.options import (
     AsJson,
     Database,
+    Embedder,
     Org,
     Session,
     User,
@@ -43,11 +44,12 @@ def listing(
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Go on where the page with this cursor ended.")
     ] = None,
+    embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is remembered, newest first."""
     scope = scope_of(user=user, session=session, workspace=workspace, org=org)
-    with open_existing(db) as memory:
+    with open_existing(db, embedder) as memory:
         page = memory.list_records(
             scope=scope, tags=tag or (), types=kind or (), limit=limit, space=space, cursor=cursor
         )

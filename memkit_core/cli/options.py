@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from memkit_core import ConfigError, Memory, Scope
+from memkit_core.embedders import resolve_embedder
 from memkit_core.errors import shown
+from memkit_core.stores.sqlite import look
 
 
 def as_typed(value: str | None) -> str | None:
@@ -48,6 +50,14 @@ Org = Annotated[
     str | None,
     typer.Option("--org", callback=as_typed, help="The org of user or workspace; alone, its own memory."),
 ]
+Embedder = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder",
+        envvar="MEMKIT_EMBEDDER",
+        help="The model it was made with, as in Memory.open: wordllama, provider:model, or none.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -73,12 +83,26 @@ def scope_of(
     return owner if session is None else Scope.session(session, user=owner)
 
 
-def open_existing(path: Path) -> Memory:
-    """The memory in `path`, which must be there: reading makes no file.
+def open_existing(path: Path, embedder: str | None, *, asks: bool = False) -> Memory:
+    """The memory in `path`, which must be there: reading makes no file and changes no other.
+
+    Without `embedder` it is opened with the built-in model when its vectors are of that one, and else,
+    unless it is to be asked something, with none.
 
     Raises:
-        ConfigError: there is no such file.
+        ConfigError: there is no such file, it is empty, or it has the vectors of a model that must be named.
+        SchemaError: it is not memkit's.
     """
-    if not path.is_file():
+    found = look(path) if path.is_file() else None
+    if found is None:
         raise ConfigError(f"there is no memory at {shown(str(path))}; give the file as --db or MEMKIT_DB")
-    return Memory.open(path)
+    if embedder is None and found.space is not None:
+        own = resolve_embedder(None)
+        if (found.space.model, found.space.revision) != (own.model, own.revision):
+            if asks:
+                raise ConfigError(
+                    f"{shown(str(path))} holds vectors of {found.space.model!r}; name that model as --embedder "
+                    "provider:model, or give --embedder none to search by words alone"
+                )
+            embedder = "none"
+    return Memory.open(path, embedder=embedder)

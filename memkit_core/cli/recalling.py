@@ -10,6 +10,7 @@ import typer
 from memkit_core.cli.options import (
     AsJson,
     Database,
+    Embedder,
     Org,
     Session,
     User,
@@ -33,11 +34,12 @@ def recalling(
     messages: Annotated[
         bool, typer.Option("--messages/--no-messages", help="Also what was said in conversations.")
     ] = True,
+    embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is remembered about QUERY, best first."""
     scope = scope_of(user=user, session=session, workspace=workspace, org=org)
-    with open_existing(db) as memory:
+    with open_existing(db, embedder, asks=True) as memory:
         began = time.perf_counter()
         result = memory.recall(query, scope=scope, top_k=top_k, include_messages=messages)
         milliseconds = round((time.perf_counter() - began) * 1000, 1)

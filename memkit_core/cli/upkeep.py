@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memkit_core import Memory
-from memkit_core.cli.options import AsJson, Database, open_existing
+from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
 from memkit_core.upkeep import Findings
 
@@ -18,10 +18,11 @@ def repairing(
     *,
     db: Database,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look, change nothing.")] = False,
+    embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> int:
     """Compare what is derived with the records, and mend it. Exits with 1 while something is wrong."""
-    with open_existing(db) as memory:
+    with open_existing(db, embedder) as memory:
         with stderr().status("comparing every row with its keyword rows and vectors"):
             findings = memory.upkeep.verify() if dry_run else memory.upkeep.repair()
         left = 0 if dry_run else _worked_off(memory)
@@ -32,9 +33,9 @@ def repairing(
     return 0 if findings.whole else _NOT_WHOLE
 
 
-def reindexing(*, db: Database, as_json: AsJson = False) -> None:
+def reindexing(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> None:
     """Build the vector index anew from the stored vectors; nothing is embedded."""
-    with open_existing(db) as memory, stderr().status("building the vector index"):
+    with open_existing(db, embedder) as memory, stderr().status("building the vector index"):
         points = memory.upkeep.reindex()
     if as_json:
         write_json({"points": points})

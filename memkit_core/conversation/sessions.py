@@ -19,6 +19,7 @@ from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
@@ -96,9 +97,10 @@ class Sessions:
         Raises:
             InvalidInputError: a message that cannot be stored.
         """
-        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
+        given = iterated(messages)
+        if given is None:
             raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
-        return [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
+        return [build_message(m, max_chars=self._config.max_content_chars) for m in given]
 
     def create(
         self, *, scope: Scope, title: str | None = None, metadata: Mapping[str, object] | None = None
@@ -358,7 +360,7 @@ class Sessions:
     def clear(self, *, scope: Scope) -> DeleteReceipt:
         """Delete a session with its messages, turns, summary, working memory and run states. Idempotent.
 
-        Memories of its scope stay; `memory.delete(scope=...)` deletes those as well.
+        Memories and documents of its scope stay; `memory.delete(scope=...)` deletes those as well.
         """
         session = _session(scope, "clear")
         self.queue.settle(session, strict=True)

@@ -64,7 +64,7 @@ class WorkingMemory:
         Raises:
             InvalidInputError: the schema is no pydantic model, or another value cannot be used.
         """
-        if per not in (ScopeKind.SESSION, ScopeKind.USER):
+        if not isinstance(per, str) or per not in (ScopeKind.SESSION, ScopeKind.USER):
             raise InvalidInputError(f"per must be 'session' or 'user', got {shown(per)}")
         shape = checked_shape(schema, template, max_chars=self._config.max_note_chars)
         return WorkingMemory(self._store, self._config, self._clock, shape=shape, per=ScopeKind(per))
@@ -108,7 +108,7 @@ class WorkingMemory:
         owner = self._owner(scope, "update")
         if expected_version is not None:
             checked_version(expected_version)
-        if mode not in ("append", "replace"):
+        if not isinstance(mode, str) or mode not in ("append", "replace"):
             raise InvalidInputError(f"mode must be 'append' or 'replace', got {shown(mode)}")
         given = self._shape.given(content)
 

@@ -42,6 +42,7 @@ from memkit_core.recall.pipeline import Recall, similarity
 from memkit_core.recall.query import RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
+from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
@@ -139,9 +140,10 @@ class Documents:
             ModelError: an embedder of the collection's own failed at its very first use, when the
                 length of its vectors is not known yet.
         """
-        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+        given_documents = iterated(documents)
+        if given_documents is None:
             raise InvalidInputError(f"put takes a list of texts or NewDocument, got {shown(documents)}")
-        records = [self._record(document) for document in documents]
+        records = [self._record(document) for document in given_documents]
         if len(records) > self._config.max_batch:
             raise InvalidInputError(
                 f"put: at most {self._config.max_batch} documents in one call, got {len(records)}"
@@ -159,7 +161,7 @@ class Documents:
         self._changed()
         return stored
 
-    def _record(self, document: NewDocument | str) -> MemoryRecord:
+    def _record(self, document: object) -> MemoryRecord:
         new = NewDocument(content=document) if isinstance(document, str) else document
         if not isinstance(new, NewDocument):
             raise InvalidInputError(f"put takes texts or NewDocument, got {shown(new)}")
@@ -267,7 +269,8 @@ class Documents:
                 "hybrid" fuses both, without regard to the age of a document.
             alpha: the share of the vectors in "hybrid", 0 for words alone to 1 for vectors alone; None
                 for the weights of `Config.ranking`.
-            min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this.
+            min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this; not for
+                a search by words alone, which compares no vectors.
 
         Returns:
             The hits. When the query could not be embedded the keyword leg answers, and `.missing`
@@ -275,7 +278,8 @@ class Documents:
 
         Raises:
             DimensionMismatchError: `vector` has another length than the collection's vectors.
-            InvalidInputError: `top_k` out of range, or a query that is no text.
+            InvalidInputError: `top_k` out of range, a query that is no text, or settings that do not
+                go together.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
         if not isinstance(query, str):
@@ -300,6 +304,11 @@ class Documents:
             chosen, ranking = _weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
             asked = dataclasses.replace(asked, ranking=ranking)
         floor = checked_fraction(min_similarity, "min_similarity")
+        if floor > 0 and chosen is SearchMode.KEYWORD:
+            raise InvalidInputError(
+                f"search: min_similarity={shown(min_similarity)} compares vectors, and a search by words has none; "
+                "leave it out, or search with mode 'dense' or 'hybrid'"
+            )
         given = None if vector is None else _finite(vector, 1, "vector")
         space = self._space_held(None if given is None else len(given))
         if space is None and self._model is not None:

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.texts import is_blank
 from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.locks import ThreadLock
@@ -63,6 +64,11 @@ class CheckedEmbedder:
     def revision(self) -> str:
         """What else changes the vectors."""
         return self._embedder.revision
+
+    @property
+    def absent(self) -> bool:
+        """Whether the memory was opened without its model."""
+        return isinstance(self._embedder, AbsentEmbedder)
 
     @property
     def fast(self) -> bool:

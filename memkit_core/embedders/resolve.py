@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from memkit_core.embedders.absent import NAME as ABSENT
+from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.objects import wrap_object
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import ConfigError, shown
@@ -30,6 +32,11 @@ class _Provider:
 
     load: Callable[[], Callable[..., Embedder]]
     default: str | None = None
+
+
+def _absent() -> Callable[..., Embedder]:
+    # Whatever model is named behind it: there is none.
+    return lambda _: AbsentEmbedder()
 
 
 def _e5() -> Callable[..., Embedder]:
@@ -61,6 +68,7 @@ def _wordllama() -> Callable[..., Embedder]:
 
 
 _PROVIDERS = {
+    ABSENT: _Provider(load=_absent, default=ABSENT),
     "e5": _Provider(load=_e5, default="multilingual-e5-small"),
     "fastembed": _Provider(load=_fastembed),
     "openai": _Provider(load=_openai),
@@ -76,7 +84,8 @@ def resolve_embedder(given: object, *, model: str | None = None) -> Embedder:
         given: None for the built-in one, a string, a dict, or an object:
 
             - `"provider:model"` or `"provider/model"`; the first of the two marks divides, so that
-              a model's name may hold both. `"wordllama"` and `"e5"` alone mean their one model. The
+              a model's name may hold both. `"wordllama"` and `"e5"` alone mean their one model,
+              `"none"` that there is none, see `AbsentEmbedder`. The
               `model` of what comes back is such a string again.
             - `{"provider": ..., "model": ...}` with options of that provider's embedder class.
             - a LangChain `Embeddings`, a LlamaIndex `BaseEmbedding`, or any object with
@@ -92,7 +101,7 @@ def resolve_embedder(given: object, *, model: str | None = None) -> Embedder:
         if model is not None:
             raise ConfigError(
                 f"the model's name is a part of embedder={shown(without_secrets(given))}; give "
-                f"embedding_model={model!r} only with an embedding object"
+                f"embedding_model={shown(model)} only with an embedding object"
             )
         return _made(*_read(BUILT_IN if given is None else given))
     return wrap_object(given, model=model)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from memkit_core.errors import FilterError, InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue, checked_metadata
 from memkit_core.models import Origin, RecordType, Status
+from memkit_core.sequences import iterated
 from memkit_core.times import to_ms, to_utc
 
 
@@ -127,7 +128,7 @@ def condition(key: str, op: str, value: object) -> Condition:
     """
     path = parse_key(key)
     try:
-        known = Op(op)
+        known = Op(op if isinstance(op, str) else "")
     except ValueError:
         raise FilterError(
             f"unknown filter operator {shown(op)} on {key!r}; use one of {', '.join(Op)}, or and, or, not"
@@ -185,9 +186,10 @@ def _checked_value(key: str, path: tuple[str, ...], op: Op, value: object) -> Js
             raise FilterError(f"{key}: exists takes True or False, got {shown(value)}")
         return value
     if op in _LIST_OPS:
-        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
+        items = iterated(value)
+        if items is None:
             raise FilterError(f"{key}: {op} takes a list of values, got {shown(value)}")
-        return [_checked_one(key, path, op, item) for item in value]
+        return [_checked_one(key, path, op, item) for item in items]
     return _checked_one(key, path, op, value)
 
 

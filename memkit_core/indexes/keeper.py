@@ -295,7 +295,7 @@ class StoredKeeper(ABC):
                 return
             if self._closed or not self._of_this_process() or not self._lock.acquire(self):
                 raise BackendUnavailableError(
-                    "another process holds the index; do it there, or close it first",
+                    "another process, or a memory of this one with other settings, holds the index; do it there, or close it first",
                     backend=self.backend,
                     operation="rebuild",
                 )

@@ -17,7 +17,7 @@ class Indexers:
     def __init__(
         self,
         store: RecordStore,
-        embedder: CheckedEmbedder,
+        embedder: CheckedEmbedder | None,
         make: Callable[[VectorSource, CheckedEmbedder | None], Indexer],
     ) -> None:
         """`make` gives the indexer of a source: of the memory's own vectors, or of a given space."""

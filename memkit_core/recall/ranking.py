@@ -6,14 +6,13 @@ see `Ranking`. Scores are in [0, 1], higher is better, and order one result only
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memkit_core.errors import ConfigError
+from memkit_core.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +24,7 @@ Bools = NDArray[np.bool_]
 BM25_K1, BM25_B = 1.2, 0.75
 """The usual constants; other values were better for some sets and worse for the rest."""
 
+_SUMMED, _LARGEST = 3, 1e9
 _ROLE_NAMES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot"})
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _QUOTES_AND_BRACKETS = " \t\n\"'\u201d\u2019)*_"
@@ -84,15 +84,19 @@ class Ranking:
 
     def __post_init__(self) -> None:
         """Reject what would leave [0, 1], hide a record or rank by nothing."""
-        numbers = [v for f in fields(self) if isinstance(v := getattr(self, f.name), (int, float))]
-        if not all(0 <= number < math.inf for number in (*numbers, *self.sum_weights)):
-            raise ConfigError(f"ranking weights must be finite and not negative: {self!r}")
+        if not isinstance(self.sum_weights, tuple) or len(self.sum_weights) != _SUMMED:
+            raise ConfigError(f"sum_weights must be three numbers, got {shown(self.sum_weights)}")
+        numbers = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(f.default, int | float)}
+        for name, number in [*numbers.items(), *(("sum_weights", one) for one in self.sum_weights)]:
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= _LARGEST:
+                raise ConfigError(f"{name} must be a number from 0 to {_LARGEST:g}, got {shown(number)}")
         if self.other_speaker >= 1 or self.question >= 1:
             raise ConfigError("other_speaker and question must be below 1, or they hide records")
         if not (self.recency_days and self.keyword + self.dense and sum(self.sum_weights)):
             raise ConfigError("recency_days, keyword + dense and sum(sum_weights) must be > 0")
-        if self.fusion not in ("weighted", "rrf") or self.blend not in ("boost", "sum"):
-            raise ConfigError(f"unknown fusion or blend: {self.fusion!r}, {self.blend!r}")
+        for name, words in (("fusion", ("weighted", "rrf")), ("blend", ("boost", "sum"))):
+            if not isinstance(word := getattr(self, name), str) or word not in words:
+                raise ConfigError(f"{name} must be one of {', '.join(words)}, got {shown(word)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,10 @@ from memkit_core.models import (
 )
 from memkit_core.omitted import Omitted
 from memkit_core.text.clean import normal_form
+from memkit_core.times import to_ms
 
-DIGEST_VERSION = "1"
-"""Names what `digest` makes of a text; a store made with another one computes its digests anew."""
+DIGEST_VERSION = "2"
+"""Names what `digest` makes of a record; a store made with another one computes its digests anew."""
 
 _COMPARED = tuple(
     field.name
@@ -30,6 +31,11 @@ _COMPARED = tuple(
     if field.name
     not in ("id", "scope", "space", "version", "created_at", "updated_at", "access_count", "last_accessed_at")
 )
+_FIRST_WINS = (
+    "content", "importance", "metadata", "expires_at", "agent_id", "source", "confidence",
+    "source_message_ids", "origin",
+)  # fmt: skip
+"""What a merge takes of one of the two only; see `RecordChange.dropped`."""
 _SEEN_BY_INDEX = ("content", "type", "status", "occurred_at", "expires_at", "pinned", "tags")
 """What an index may know of a record that can change, the text of its vector included."""
 
@@ -41,22 +47,29 @@ def digest(record: MemoryRecord) -> int | None:
     """
     if record.space != MEMORIES:
         return None
-    named = f"{record.type.value}\0{normal_form(record.content)}".encode()
+    named = f"{record.type.value}\0{_times(record)}\0{normal_form(record.content)}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big", signed=True)
 
 
 def is_duplicate(old: MemoryRecord, new: MemoryRecord) -> bool:
     """Whether `new` says what `old`, of the same scope, says already (spec B5).
 
-    A key names a slot of its own: "dark" as the theme is not "dark" as the roast.
+    A key names a slot of its own: "dark" as the theme is not "dark" as the roast. Two times are two
+    events, and a time that only one of them knows is not lost either: "had a fever" on Monday, on
+    Tuesday and at no known time are three memories.
     """
     return (
         old.space == new.space == MEMORIES
         and old.status is Status.ACTIVE
         and old.is_visible_at(new.updated_at)
-        and (old.type, old.key) == (new.type, new.key)
+        and (old.type, old.key, _times(old)) == (new.type, new.key, _times(new))
         and normal_form(old.content) == normal_form(new.content)
     )
+
+
+def _times(record: MemoryRecord) -> tuple[int | None, ...]:
+    moments = (record.occurred_at, record.valid_from, record.valid_until)
+    return tuple(None if moment is None else to_ms(moment) for moment in moments)
 
 
 def merged(old: MemoryRecord, new: MemoryRecord) -> MemoryRecord:
@@ -129,11 +142,37 @@ def values_before(old: MemoryRecord, new: MemoryRecord) -> dict[str, JsonValue]:
     }
 
 
-def change_made(old: MemoryRecord, new: MemoryRecord, kind: ChangeKind) -> RecordChange | None:
-    """What the history keeps of a change; None for what has no history: all but memories."""
+def change_made(
+    old: MemoryRecord, new: MemoryRecord, kind: ChangeKind, *, said: MemoryRecord | None = None
+) -> RecordChange | None:
+    """What the history keeps of a change; None for what has no history: all but memories.
+
+    `said` is the record that a merge made one with `old`.
+    """
     if new.space != MEMORIES:
         return None
-    return RecordChange(version=new.version, kind=kind, at=new.updated_at, before=values_before(old, new))
+    return RecordChange(
+        version=new.version,
+        kind=kind,
+        at=new.updated_at,
+        before=values_before(old, new),
+        dropped={} if said is None else _dropped(said, new),
+    )
+
+
+def _dropped(said: MemoryRecord, kept: MemoryRecord) -> dict[str, JsonValue]:
+    """What `said` gave and `kept`, which it became one with, does not hold, as JSON."""
+    metadata = {
+        key: value
+        for key, value in said.metadata.items()
+        if canonical_json(value) != canonical_json(kept.metadata[key])
+    }
+    given = {name: _plain(getattr(said, name)) for name in _FIRST_WINS} | {"metadata": metadata}
+    return {
+        name: value
+        for name, value in given.items()
+        if value not in (None, [], {}) and (name == "metadata" or value != _plain(getattr(kept, name)))
+    }
 
 
 def whole_history(record: MemoryRecord, changes: Sequence[RecordChange]) -> list[RecordChange]:

@@ -16,7 +16,7 @@ _LARGEST = 2**63
 
 def check_order(order: str) -> str:
     """`order` when it is one of `ORDERS`."""
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise InvalidInputError(f"list_records: order must be one of {', '.join(ORDERS)}, got {shown(order)}")
     return order
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from memkit_core.models import MEMORIES, ChangeKind, MemoryRecord, RecordChange, RecordType, Status, Target
+from memkit_core.models import (
+    MEMORIES,
+    ChangeKind,
+    MemoryRecord,
+    Origin,
+    RecordChange,
+    RecordType,
+    Status,
+    Target,
+)
 from memkit_core.ports import ListQuery, RecordStore
 from memkit_core.scope import Scope
 from memkit_core.testing.guard import ContractGuard
@@ -49,7 +59,8 @@ class DuplicatesContract(ContractGuard):
         assert found_by_words(store, Target(scope=ALICE), "tea") == {"a"}
 
     @pytest.mark.parametrize(
-        ("one", "other"), [("C++", "C"), ("-5", "5"), ("3.14", "314"), ("not tea", "tea"), (".5 mg", "5 mg")]
+        ("one", "other"),
+        [("C++", "C"), ("-5", "5"), ("3.14", "314"), ("not tea", "tea"), (".5 mg", "5 mg"), ("10⁶", "106")],
     )
     def test_another_text_is_another_record(self, store: RecordStore, one: str, other: str) -> None:
         """What differs in more than case, width, space and marks at the ends stays apart."""
@@ -100,6 +111,21 @@ class DuplicatesContract(ContractGuard):
         (stored,) = said(store, record(ALICE, "new"))
         assert (stored.id, stored.version, stored.mentions) == ("new", 1, 1)
         assert {one.mentions for one in listed(store)} == {1}
+
+    @pytest.mark.parametrize("name", ["occurred_at", "valid_from", "valid_until"])
+    def test_another_time_is_another_record(self, store: RecordStore, name: str) -> None:
+        """The same text at two times, or at a known and an unknown one, is two records; at one time, one."""
+        for record_id, moment in (("a", None), ("b", NOW), ("c", later(days=1))):
+            fields: dict[str, Any] = {name: moment}
+            said(store, record(ALICE, record_id, **fields))
+        assert [(one.id, getattr(one, name)) for one in listed(store)] == [
+            ("a", None),
+            ("b", NOW),
+            ("c", later(days=1)),
+        ]
+        assert said(store, record(ALICE, "d"))[0].id == "a"
+        fields = {name: later(days=1)}
+        assert said(store, record(ALICE, "e", **fields))[0].id == "c"
 
     @pytest.mark.parametrize("space", ["documents:d", "store:s"])
     def test_other_spaces_are_never_merged(self, store: RecordStore, space: str) -> None:
@@ -168,6 +194,31 @@ class DuplicatesContract(ContractGuard):
             at=later(hours=1),
             before={"tags": ["x"], "mentions": 1},
         )
+
+    def test_what_a_merge_drops_is_in_the_history(self, store: RecordStore) -> None:
+        """What the second gave and the record did not take stands beside the merge, and nothing else."""
+        first = record(
+            ALICE, "a", "I like tea", metadata={"who": "ann", "n": 1}, source="chat", importance=0.75
+        )
+        again = record(
+            ALICE, "b", "I like TEA", metadata={"who": "bob", "n": 1, "k": 2}, source="form", confidence=0.5,
+            importance=0.25, expires_at=later(days=1), source_message_ids=("m1",), origin=Origin.ASSISTANT,
+        )  # fmt: skip
+        said(store, first)
+        said(store, again)
+        said(store, record(ALICE, "c", "I like tea", importance=0.75))
+        _, merge, plain = store.records.history(ALICE, "a", now=NOW)
+        assert merge.dropped == {
+            "content": "I like TEA",
+            "metadata": {"who": "bob"},
+            "source": "form",
+            "confidence": 0.5,
+            "importance": 0.25,
+            "expires_at": later(days=1).isoformat(),
+            "source_message_ids": ["m1"],
+            "origin": "assistant",
+        }
+        assert (plain.kind, plain.dropped) == (ChangeKind.MERGED, {})
 
     def test_a_deleted_record_is_not_merged_with(self, store: RecordStore) -> None:
         """After a delete, and after a change of text or type, the old text is new again."""

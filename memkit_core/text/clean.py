@@ -31,15 +31,36 @@ _ENDS = _QUOTES + _SENTENCE_MARKS + " "
 _POINT = re.compile(r"[.,]\d")
 
 
+# Compatibility forms that carry meaning: 10⁶ is not 106, and 1½ is not 11/2.
+_MEANT = ("<super>", "<sub>", "<fraction>")
+
+
 def normal_form(text: str) -> str:
     """The form in which two texts count as the same memory (spec B5).
 
     NFKC, case-folded, white space to one space, quotes and sentence marks stripped at the ends
     only: `C++`, `-5`, `3.14` and `.5` keep theirs. Text of such marks alone stays as it is.
+    Superscripts, subscripts and fractions, the characters whose decomposition in the Unicode
+    Character Database is tagged so, are not folded: `10⁶` is not `106`.
     """
-    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    folded = " ".join(_compatible(text).casefold().split())
     bare = folded.lstrip(_ENDS)
     # The mark before a digit is part of a number.
     if _POINT.match(folded, max(len(folded) - len(bare) - 1, 0)):
         bare = folded[-len(bare) - 1 :]
     return bare.rstrip(_ENDS) or folded
+
+
+def _compatible(text: str) -> str:
+    """NFKC of `text`, but for the characters of `_MEANT`, which stay."""
+    if unicodedata.is_normalized("NFKC", text):
+        return text
+    return unicodedata.normalize("NFC", text.translate({ord(char): _expanded(char) for char in set(text)}))
+
+
+def _expanded(char: str) -> str:
+    found = unicodedata.decomposition(char)
+    if not found or found.startswith(_MEANT):
+        return char
+    # Step by step, because ㎡ stands for m², and only then for m2.
+    return "".join(_expanded(chr(int(code, 16))) for code in found.split() if not code.startswith("<"))

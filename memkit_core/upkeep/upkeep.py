@@ -16,8 +16,8 @@ class Findings:
 
     Attributes:
         problems: each kind of trouble once, see `Problem`.
-        unchecked: vector spaces whose index this process could not look at, because another process
-            holds it.
+        unchecked: vector spaces whose index this process could not look at, because another process,
+            or another memory of this one with other settings, holds it.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -67,7 +67,7 @@ class Upkeep:
         Recall goes on with exact scans meanwhile.
 
         Raises:
-            BackendError: another process holds the indexes, or one cannot be built.
+            BackendError: somebody else holds the indexes, or one cannot be built.
         """
         points = 0
         for indexer in self._indexers.all():

@@ -1,7 +1,9 @@
 """The command line, run as a process of its own after the one that wrote has ended."""
 
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -172,6 +174,65 @@ def test_a_path_that_is_not_there_is_an_error_and_makes_no_file(memkit, tmp_path
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == "memkit: there is no memory at 'nope.db'; give the file as --db or MEMKIT_DB\n"
     assert list(tmp_path.iterdir()) == []
+
+
+COMMANDS = [("recall", "x", "--user", "ann"), ("list", "--user", "ann"), ("repair",), ("repair", "--dry-run"), ("reindex",)]  # fmt: skip
+
+
+def foreign(path, *, wal=False):
+    """A file of another program, which has closed it."""
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        if wal:
+            file.execute("PRAGMA journal_mode = WAL")
+        file.execute("CREATE TABLE theirs(x)")
+        file.commit()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_file_that_is_no_memory_stays_as_it_is(memkit, tmp_path, command):
+    """An empty file, or another program's, is an error of one line; no byte of it and nothing beside it changes."""
+    (tmp_path / "empty.db").touch()
+    foreign(tmp_path / "theirs.db", wal=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name, reason in (("empty.db", "there is no memory"), ("theirs.db", "not a memkit store")):
+        process = memkit(*command, "--db", name)
+        assert (process.returncode, process.stdout, process.stderr.count("\n")) == (1, "", 1)
+        assert reason in process.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+class Letters:
+    """An embedder object of one's own, which no command line can name."""
+
+    model = "letters"
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        return [1.0, float(len(text))]
+
+
+def test_a_file_with_the_vectors_of_another_model(memkit, tmp_path):
+    """Only what asks by meaning needs the model, and says which one; all else works without it."""
+    with Memory.open(tmp_path / "memory.db", embedder=Letters()) as memory:
+        memory.add("The boat is green.", scope=ANN)
+        memory.add("The shed is locked.", scope=ANN, background=True)
+    there = ("--db", "memory.db")
+
+    assert len(contents(memkit("list", *there, "--user", "ann", "--json"))) == 2
+    assert memkit("repair", *there).returncode == 0
+    assert json.loads(memkit("reindex", *there, "--json").stdout) == {"points": 2}
+    ask = ("recall", "green", *there, "--user", "ann", "--json")
+    for refused in (memkit(*ask), memkit(*ask, "--embedder", "wordllama")):
+        assert refused.returncode == 1
+        assert "'letters'" in refused.stderr
+    assert "--embedder" in memkit(*ask).stderr
+    answer = json.loads(memkit(*ask, "--embedder", "none").stdout)
+    assert [hit["record"]["content"] for hit in answer["hits"]] == ["The boat is green."]
+    assert answer["missing"] == ["dense"]
+    with Memory.open(tmp_path / "memory.db", embedder=Letters()) as memory:
+        assert memory.upkeep.verify().problems == ()
 
 
 def test_errors_are_one_line_without_a_traceback(memkit, db, tmp_path):

@@ -302,3 +302,31 @@ def test_a_window_is_never_without_the_users_turn(limit):
             assert tokens_of(window) <= 100
             assert window[-1].tool_call_id == "c149"
             assert [m.tool_call_id for m in window[2::2]] == [m.tool_calls[0].id for m in window[1::2]]
+
+
+def test_a_memory_without_its_model(tmp_path):
+    """`embedder="none"`: words answer and say what is missing; new texts wait, untried, for the model."""
+    path = tmp_path / "memory.db"
+    with Memory.open(path, embedder=LetterEmbedder()) as memory:
+        memory.add("The boat is green.", scope=ALICE)
+    for _ in range(2):
+        with Memory.open(path, embedder="none") as memory:
+            found = memory.recall("the green boat", scope=ALICE)
+            assert (len(found), found.missing) == (1, {"dense"})
+            assert (memory.capabilities.dense, memory.capabilities.embedding_model) == (
+                False,
+                LetterEmbedder.model,
+            )
+            memory.add("The shed is locked.", scope=ALICE)
+            assert not memory.flush()
+            state = memory.capabilities.outbox
+            assert (state.length, state.failed, state.last_error) == (1, 0, None)
+    with Memory.open(path, embedder=LetterEmbedder()) as memory:
+        assert memory.flush()
+        assert not memory.recall("the locked shed", scope=ALICE).missing
+    with Memory.open(tmp_path / "new.db", embedder="none") as memory:
+        memory.add("The boat is green.", scope=ALICE)
+        assert len(memory.recall("boat", scope=ALICE)) == 1
+        assert memory.capabilities.embedding_model == "none"
+    with Memory.open(tmp_path / "new.db", embedder=LetterEmbedder()) as memory:
+        assert memory.flush()

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from memkit_core import ConfigError, DimensionMismatchError, FilterError, InvalidInputError, Memory, Scope
+from memkit_core import (
+    ConfigError,
+    DimensionMismatchError,
+    FilterError,
+    InvalidInputError,
+    Memory,
+    Message,
+    Role,
+    Scope,
+)
 from memkit_core.documents import NewDocument, SearchMode
 from memkit_core.errors import ModelError, ScopeError
 
@@ -178,6 +187,15 @@ class TestGivenVectors:
         for mode in SearchMode:
             assert notes.search("cat", vector=[1, 0, 0], mode=mode).hits == ()
 
+    @pytest.mark.parametrize("settings", [{"mode": "keyword"}, {"mode": "hybrid", "alpha": 0}])
+    def test_a_similarity_of_words(self, memory, settings):
+        """A floor of similarity where no vectors are compared is a typed error, not an empty answer."""
+        notes = memory.documents(scope=ALICE)
+        notes.put(["owl"])
+        with pytest.raises(InvalidInputError, match="min_similarity"):
+            notes.search("owl", min_similarity=0.5, **settings)
+        assert contents(notes.search("owl", min_similarity=0, **settings)) == ["owl"]
+
     def test_alpha_weighs_the_legs(self, memory):
         """`alpha` is the share of the vectors in a hybrid search; 0 and 1 leave one leg alone."""
         notes = memory.documents(scope=ALICE, embedding_model="theirs")
@@ -240,6 +258,36 @@ class TestGivenVectors:
         notes.put(["c third"])
         assert memory.flush()
         assert contents(notes.search("b", top_k=1)) == ["b second"]
+
+
+class TestDeletes:
+    """What goes along with a session, a scope and a user."""
+
+    def test_documents_of_a_session(self, memory):
+        """Clearing a session leaves the documents of its scope; deleting the scope, or its user, takes them all."""
+        session = Scope.session("s", user="alice")
+        said = Message(role=Role.USER, text="hello")
+
+        def fill():
+            memory.sessions.append([said], scope=session)
+            memory.documents("own", scope=session).put(["a", "b"])
+            memory.documents("given", scope=session, embedder=Axes()).put(["c"])
+
+        def left():
+            return [
+                len(memory.documents(name, scope=session, embedding_model=model).list())
+                for name, model in (("own", None), ("given", "axes"))
+            ]
+
+        fill()
+        receipt = memory.sessions.clear(scope=session)
+        assert (receipt.messages, receipt.records, left()) == (1, 0, [2, 1])
+        assert memory.delete(scope=session).records == 3
+        assert left() == [0, 0]
+        fill()
+        assert memory.delete(scope=ALICE).records == 3
+        assert left() == [0, 0]
+        assert memory.upkeep.verify().problems == ()
 
 
 class TestAfterAnotherProcess:

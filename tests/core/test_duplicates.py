@@ -50,6 +50,25 @@ def test_a_given_id_is_never_merged(memory):
     assert len(listed(memory)) == 2
 
 
+def test_two_events_are_two_memories(memory):
+    """The same text at another time, or at none, is a memory of its own; a time may come in any form."""
+    for moment in ("2026-03-02", "2026-03-03", None):
+        memory.add("Had a fever", scope=ALICE, type="event", occurred_at=moment)
+        memory.add("Lives in Oslo", scope=ALICE, valid_from=moment)
+    again = memory.add("had a fever.", scope=ALICE, type="event", occurred_at="2026-03-02T01:00:00+01:00")
+    assert again.mentions == 2
+    days = sorted(str(one.occurred_at or one.valid_from)[:10] for one in listed(memory))
+    assert days == ["2026-03-02", "2026-03-02", "2026-03-03", "2026-03-03", "None", "None"]
+
+
+def test_what_a_merge_drops_is_kept_in_the_history(memory):
+    """The first wins, and what the second said otherwise can still be looked up."""
+    first = memory.add(TEXT, scope=ALICE, metadata={"who": "ann"}, source="chat", confidence=0.9)
+    memory.add(TEXT, scope=ALICE, metadata={"who": "bob"}, source="form", confidence=0.2)
+    change = memory.history(first.id, scope=ALICE)[-1]
+    assert change.dropped == {"metadata": {"who": "bob"}, "source": "form", "confidence": 0.2}
+
+
 def test_other_owners_and_types_have_their_own(memory):
     """Another scope or type, and an expired record, is no duplicate."""
     session = Scope.session("s1", user="alice")

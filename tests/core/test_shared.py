@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from memkit_core import ClosedError, Config, Memory, Ranking, Scope
+from memkit_core import BackendUnavailableError, ClosedError, Config, Memory, Ranking, Scope
 
 ALICE = Scope.user("alice")
 DENSE = Ranking(keyword=0.0)
@@ -68,8 +68,8 @@ def test_dropped_without_close(tmp_path):
     three.close()
 
 
-def test_other_settings_or_models_are_not_shared(tmp_path):
-    """Settings of recall are each memory's own; with another embedder object or disk setting it stands alone."""
+def test_other_settings_are_not_shared(tmp_path):
+    """Settings of recall are each memory's own; with another disk setting it stands alone."""
     with Memory.open(tmp_path / "m.db") as one:
         one.add("The tent is green.", scope=ALICE)
         with Memory.open(tmp_path / "m.db", config=Config(max_top_k=7, ranking=DENSE)) as same:
@@ -80,6 +80,50 @@ def test_other_settings_or_models_are_not_shared(tmp_path):
             contents, missing = found(apart)
             assert (contents, missing) == (["The tent is green."], {"index"})
         assert found(one) == (["The tent is green."], set())
+
+
+class Letters:
+    """An embedder object; `seen` are the texts that this very object embedded."""
+
+    model = "letters"
+
+    def __init__(self):
+        self.seen = []
+
+    def embed_documents(self, texts):
+        self.seen += texts
+        return [[1.0, float(len(text))] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def test_two_objects_of_one_model(tmp_path):
+    """Two embedder objects of one model share the index; each asks with its own, the last one embeds texts."""
+    first, last = Letters(), Letters()
+    with Memory.open(tmp_path / "m.db", embedder=first) as one:
+        one.add("The tent is green.", scope=ALICE)
+        with Memory.open(tmp_path / "m.db", embedder=last) as two:
+            assert two.capabilities.index
+            assert found(two, "canoe") == (["The tent is green."], set())
+            one.add("The canoe is blue.", scope=ALICE)
+            assert found(one, "boat")[1] == set()
+            assert (first.seen[0], first.seen[-1]) == ("The tent is green.", "boat")
+            assert last.seen == ["canoe", "The canoe is blue."]
+        assert one.upkeep.reindex() == 2
+    with Memory.open(tmp_path / "m.db", embedder=Letters()) as again:
+        assert again.capabilities.index
+
+
+def test_who_holds_the_index_is_said_rightly(tmp_path):
+    """A memory of other settings is refused the index with a message that does not blame another process alone."""
+    with Memory.open(tmp_path / "m.db") as one:
+        one.add("The tent is green.", scope=ALICE)
+        with (
+            Memory.open(tmp_path / "m.db", config=Config(busy_timeout=1.0)) as apart,
+            pytest.raises(BackendUnavailableError, match="a memory of this one with other settings"),
+        ):
+            apart.upkeep.reindex()
 
 
 def test_eight_threads_open_and_close(tmp_path):

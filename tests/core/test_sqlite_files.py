@@ -18,7 +18,7 @@ from memkit_core.errors import (
 from memkit_core.locks import ProcessLock
 from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import ListQuery
-from memkit_core.stores.sqlite import SQLiteStore, database, schema
+from memkit_core.stores.sqlite import SQLiteStore, database, look, schema
 from memkit_core.testing.samples import (
     ALICE,
     BOB,
@@ -72,7 +72,7 @@ class TestOpening:
         with pytest.raises(SchemaError, match="not a memkit store"):
             SQLiteStore(path)
         assert path.read_bytes() == before
-        assert not list(path.parent.glob("memory.db-*"))
+        assert list(path.parent.iterdir()) == [path]
 
     @pytest.mark.parametrize("content", [b"just a text\n" * 100, b"SQLite format 3\0" + b"\xff" * 500])
     def test_what_is_no_database_is_left_as_it_is(self, path, content):
@@ -81,6 +81,50 @@ class TestOpening:
         with pytest.raises(SchemaError):
             SQLiteStore(path)
         assert path.read_bytes() == content
+        assert list(path.parent.iterdir()) == [path]
+
+    @pytest.mark.parametrize("state", ["open", "closed", "killed"])
+    def test_looking_at_a_file_changes_nothing(self, path, state, start_script):
+        """`look` tells a memkit file with its model, also one in use or left by a killed process, and leaves no trace."""
+        writer = start_script("""
+            import sys
+            from memkit_core import Memory, Scope
+            memory = Memory.open("memory.db")
+            memory.add("I like tea.", scope=Scope.user("alice"))
+            print("ready", flush=True)
+            sys.stdin.readline()
+            memory.close()
+        """)
+        assert writer.stdout.readline() == "ready\n"
+        if state == "closed":
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+            assert writer.wait(60) == 0
+            path.with_name("memory.db.lock").unlink()
+        elif state == "killed":
+            writer.kill()
+            writer.wait(60)
+        before = {
+            one.name: one.read_bytes()
+            for one in path.parent.iterdir()
+            if one.suffix != ".db-shm" and one.is_file()
+        }
+        found = look(path)
+        assert found is not None
+        assert found.space is not None
+        assert found.space.model == "wordllama/l2_supercat_256"
+        assert {name: (path.parent / name).read_bytes() for name in before} == before
+        writer.kill()
+        writer.wait(60)
+
+    def test_looking_at_nothing(self, path):
+        """A path without a file, an empty file and an SQLite file without a table hold nothing."""
+        assert look(path) is None
+        path.touch()
+        assert look(path) is None
+        execute(path, "PRAGMA journal_mode = WAL")
+        assert look(path) is None
+        assert list(path.parent.iterdir()) == [path]
 
     def test_an_empty_file_becomes_a_store(self, path):
         """An empty file, as a temporary-file function leaves it, is a new store."""

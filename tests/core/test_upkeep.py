@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from memkit_core import Memory, Message, NewMemory, Ranking, Role, Scope
+from memkit_core import Config, Memory, Message, NewMemory, Ranking, Role, Scope
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import BackendUnavailableError, ClosedError
 from memkit_core.indexes.edge import EdgeIndex
@@ -165,12 +165,12 @@ def test_without_the_index(path, embedder):
     """Where another holds the index, `verify` says what it could not look at, `reindex` is a typed error."""
     with Memory.open(path, embedder=embedder) as memory:
         assert memory.capabilities.index
-        with Memory.open(path, embedder=Counting()) as other:
+        with Memory.open(path, embedder=Counting(), config=Config(busy_timeout=1.0)) as other:
             assert not other.capabilities.index
             findings = other.upkeep.verify()
             assert findings.whole
             assert findings.unchecked == ("counting", "theirs")
-            with pytest.raises(BackendUnavailableError, match="another process holds the index"):
+            with pytest.raises(BackendUnavailableError, match="with other settings, holds the index"):
                 other.upkeep.reindex()
 
 

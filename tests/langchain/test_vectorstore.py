@@ -89,6 +89,8 @@ def test_missing_ids_are_made(store):
         {"texts": "a text alone"},
         {"texts": [1]},
         {"texts": ["a"], "ids": [7]},
+        {"texts": ["a"], "ids": "y"},
+        {"texts": ["a"], "metadatas": "y"},
         {"texts": ["a"], "ids": [""]},
         {"texts": ["a"], "metadatas": ["x"]},
         {"texts": ["a"], "metadata": [{"x": 1}]},
@@ -268,6 +270,7 @@ async def test_delete_takes_ids_or_a_filter(store):
         {},
         {"ids": None},
         {"filter": {}},
+        {"ids": "2"},
         {"ids": ["2"], "filter": {"n": 2}},
         {"ids": ["2"], "all": True},
     ):

@@ -95,6 +95,30 @@ def test_keys_are_metadata_keys(numbered, given):
     assert matching(numbered, given) == ["odd"]
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"a.b": 1}, ["both", "flat"]),
+        ({"a.b": 2}, ["nested"]),
+        ({"a.b": {"in": [1, 2]}}, ["both", "flat", "nested"]),
+        ({"a.b": {"ne": 1}}, ["neither", "nested"]),
+        ({"a.b": {"exists": False}}, ["neither"]),
+        ({"not": {"a.b": {"gte": 1}}}, ["neither"]),
+        ({"a.b": 1, "n": 3}, ["both"]),
+        ({'"a.b"': 1}, ["both", "flat"]),
+        ({"metadata.a.b": 2}, ["both", "nested"]),
+    ],
+    ids=str,
+)
+def test_a_key_with_a_dot(store, given, expected):
+    """C9: a dotted key is the key of that name where a document has it, else a path; never silently nothing."""
+    metadatas = {
+        "flat": {"a.b": 1}, "nested": {"a": {"b": 2}}, "both": {"a.b": 1, "a": {"b": 2}, "n": 3}, "neither": {"a": 1},
+    }  # fmt: skip
+    store.add_texts([f"owl {name}" for name in metadatas], metadatas.values())
+    assert matching(store, given) == expected
+
+
 @pytest.mark.parametrize("value", ["' OR '1'='1", None, ["bob"], "bob' --"])
 def test_values_are_data(numbered, value):
     """B37: no value of a filter widens the answer."""

@@ -236,6 +236,22 @@ class TestDeleting:
         for mode in ("default", "hybrid", "text_search"):
             assert set(ids(ask(mode=mode))) == {"0", "3", "4", "5"}
 
+    def test_ids_mean_the_same_everywhere(self, store, ask):
+        """Ids are a list, or what gives them one by one, for reads, queries and deletes; a text is refused."""
+        store.add([node("owl", str(i), i) for i in range(4)])
+        for call in (
+            store.get_nodes,
+            store.delete_nodes,
+            lambda given: ask(node_ids=given),
+            lambda given: ask(doc_ids=given),
+        ):
+            with pytest.raises(InvalidInputError, match="list of ids"):
+                call("1")
+        assert [one.node_id for one in store.get_nodes(iter(["2", "1", "2", "unknown"]))] == ["2", "1"]
+        assert ids(ask(node_ids=iter(["1"]))) == ["1"]
+        store.delete_nodes(iter(["1"]))
+        assert sorted(one.node_id for one in store.get_nodes()) == ["0", "2", "3"]
+
     def test_more_than_a_page(self, store, monkeypatch):
         """Reads and deletes go on to the last page."""
         monkeypatch.setattr("llamaindex_memkit.vectorstore._PAGE", 2)

@@ -133,6 +133,9 @@ class TestQuery:
             {"mode": "text_search", "text": None},
             {"node_ids": [7]},
             {"doc_ids": 7},
+            {"text": 7, "mode": "hybrid"},
+            {"top_k": "many", "mode": "mmr"},
+            {"mode": ["default"]},
         ],
         ids=str,
     )
@@ -140,6 +143,12 @@ class TestQuery:
         """A mode or setting that does not apply is a typed error, never passed over (B44)."""
         with pytest.raises(InvalidInputError):
             ask(**settings)
+
+    @pytest.mark.parametrize("given", [None, "owl", [1.0, 0.0]])
+    def test_what_is_no_query(self, store, given):
+        """Anything but LlamaIndex's query is a typed error."""
+        with pytest.raises(InvalidInputError, match="VectorStoreQuery"):
+            store.query(given)
 
     def test_unknown_keywords(self, store):
         """A misspelt keyword is an error in every method (B44)."""

@@ -205,14 +205,21 @@ class State:
             if is_duplicate(old, new.record):
                 both = merged(old, new.record)
                 after = Prepared(record=both, terms=row.terms)
-                self.rewrite(row, after, kind=ChangeKind.MERGED, tell=seen_by_index(old, both))
+                self.rewrite(
+                    row, after, kind=ChangeKind.MERGED, tell=seen_by_index(old, both), said=new.record
+                )
                 return row
         return self.write(new)
 
-    def rewrite(self, row: Row, new: Prepared, *, kind: ChangeKind, tell: bool) -> None:
-        """Put a record in the place of the row's own; `tell` the vector index of it."""
+    def rewrite(
+        self, row: Row, new: Prepared, *, kind: ChangeKind, tell: bool, said: MemoryRecord | None = None
+    ) -> None:
+        """Put a record in the place of the row's own; `tell` the vector index of it.
+
+        `said` is what a merge made one with it.
+        """
         old = row.record
-        change = change_made(old, new.record, kind)
+        change = change_made(old, new.record, kind, said=said)
         self._leave(row)
         row.record, row.terms = new.record, new.terms
         if row.record.index_text != old.index_text:

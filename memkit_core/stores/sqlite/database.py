@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -23,6 +24,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from memkit_core.errors import (
@@ -34,6 +36,7 @@ from memkit_core.errors import (
     SchemaError,
 )
 from memkit_core.locks import ProcessLock, ThreadLock
+from memkit_core.ports import VectorSpace
 from memkit_core.stores.sqlite.schema import version
 
 _log = logging.getLogger("memkit.sqlite")
@@ -52,6 +55,40 @@ _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection] = []
 
 
+def look(path: Path) -> Found | None:
+    """What the file at `path` is, without changing it or leaving anything beside it; None when empty.
+
+    Raises:
+        SchemaError: it is not memkit's, or was written by a newer memkit.
+    """
+    log, lock = (path.with_name(path.name + end) for end in ("-wal", ".lock"))
+    try:
+        if not path.stat().st_size:
+            return None
+        logged = log.exists() and log.stat().st_size > 0
+    except FileNotFoundError:
+        return None
+    # Immutable, SQLite makes no file beside it, but must not be used where another process may write.
+    how = "mode=ro" if logged or lock.exists() else "mode=ro&immutable=1"
+    with (
+        translated("open"),
+        contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as connection,
+    ):
+        if not version(connection):
+            return None
+        row = connection.execute(
+            "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
+        ).fetchone()
+    return Found(None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A memkit file, and the vector space of its memories, None before the first vector."""
+
+    space: VectorSpace | None
+
+
 class Database:
     """A pool of connections to one file, and its transactions. Safe from all threads and after fork."""
 
@@ -67,6 +104,9 @@ class Database:
         """Open or create `path`; `prepare` is run on every new connection."""
         check_sqlite_version(sqlite3.sqlite_version_info)
         check_place(path)
+        if not path.with_name(path.name + ".lock").exists():
+            # Before anything is made beside it: another program's file is refused and left as it was.
+            look(path)
         self.path = path
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous

@@ -138,7 +138,8 @@ class SQLiteRecords:
             if row is None or not (record := read_record(row[1:])).is_visible_at(now):
                 return []
             rows = connection.execute(
-                "SELECT version, kind, at, before FROM history WHERE seq = ? ORDER BY version", (row[0],)
+                "SELECT version, kind, at, before, dropped FROM history WHERE seq = ? ORDER BY version",
+                (row[0],),
             )
             return whole_history(record, [read_change(change) for change in rows])
 

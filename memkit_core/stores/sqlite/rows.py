@@ -129,9 +129,15 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
 
 
 def read_change(row: Sequence[Any]) -> RecordChange:
-    """The change of a row of `history`: version, kind, time and values before."""
-    version, kind, at, before = row
-    return RecordChange(version=version, kind=ChangeKind(kind), at=from_ms(at), before=json.loads(before))
+    """The change of a row of `history`: version, kind, time, values before, values dropped."""
+    version, kind, at, before, dropped = row
+    return RecordChange(
+        version=version,
+        kind=ChangeKind(kind),
+        at=from_ms(at),
+        before=json.loads(before),
+        dropped=json.loads(dropped),
+    )
 
 
 def _list(text: str) -> tuple[str, ...]:

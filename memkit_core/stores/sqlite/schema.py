@@ -228,7 +228,12 @@ ALTER TABLE partitions ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE partitions ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES)
+_DROPPED = """
+-- What a merge did not take of what was said the second time.
+ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

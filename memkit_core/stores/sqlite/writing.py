@@ -139,7 +139,7 @@ class _Batch:
             old = read_record(rest)
             if is_duplicate(old, record):
                 new = merged(old, record)
-                self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new))
+                self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new), said=record)
                 return seq, new
         return self._insert(record, None, terms, number)
 
@@ -180,8 +180,9 @@ class _Batch:
         kind: ChangeKind,
         tell: bool,
         position: int | None = None,
+        said: MemoryRecord | None = None,
     ) -> None:
-        """Write a row anew; `tell` the vector index of it."""
+        """Write a row anew; `tell` the vector index of it. `said` is what a merge made one with it."""
         scope_id, partition_id = self._place(new)
         terms = keyword_terms(new.index_text)
         self._touched.add(partition_id)
@@ -199,11 +200,10 @@ class _Batch:
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
         if tell:
             self._changes[seq] = _change(new, seq, self._vector_space_id)
-        change = change_made(old, new, kind)
+        change = change_made(old, new, kind, said=said)
         if change is not None:
-            self._history.append(
-                (seq, change.version, kind.value, to_ms(change.at), canonical_json(dict(change.before)))
-            )
+            before, dropped = canonical_json(dict(change.before)), canonical_json(dict(change.dropped))
+            self._history.append((seq, change.version, kind.value, to_ms(change.at), before, dropped))
 
     def finish(self) -> None:
         """Write the keyword rows, the tags, the outbox entries and the history."""
@@ -215,7 +215,7 @@ class _Batch:
         )
         self._connection.executemany(_ENQUEUE, list(self._changes.values()))
         if self._history:
-            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", self._history)
+            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
