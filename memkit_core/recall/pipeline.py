@@ -34,6 +34,7 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.ports import Candidate, RecordStore, Vector
+from memkit_core.recall.as_of import held_at
 from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
     Bools,
@@ -53,6 +54,7 @@ from memkit_core.times import from_ms, to_ms
 if TYPE_CHECKING:
     from memkit_core.embedders.checked import CheckedEmbedder
     from memkit_core.indexing import Indexer
+    from memkit_core.indexing.indexer import DenseAnswer
 
 _DAY_MS = 86_400_000
 _row = attrgetter("row")
@@ -81,10 +83,18 @@ class RecallQuery:
     space: str = MEMORIES
     vector: Vector | None = None
     """The query's own vector; None for the embedder's."""
+    as_of: datetime | None = None
+    """Only what held at this moment; None for what is stored as it is now."""
 
     @property
     def condition(self) -> Filter:
         """Everything a row must satisfy besides belonging to a named scope."""
+        asked = self.condition_now
+        return asked if self.as_of is None else conjunction(asked, held_at(self.as_of)) or asked
+
+    @property
+    def condition_now(self) -> Filter:
+        """As `condition`, but for having held at a moment."""
         statuses = Condition(("status",), Op.IN, [status.value for status in self.statuses])
         types = Condition(("type",), Op.IN, [kind.value for kind in self.types]) if self.types else None
         return conjunction(statuses, types, self.where) or statuses
@@ -170,7 +180,7 @@ class Recall:
         points: dict[bytes, UUID] = {}
         cosine: dict[bytes, float] = {}
         if vector is not None:
-            answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
+            answer = self._nearest(query, target, vector, limit)
             points = {point.bytes: point for point, _ in answer.hits}
             cosine = dict(zip(points, [hit.cosine for hit in answer.hits], strict=True))
             missing |= answer.missing
@@ -190,6 +200,19 @@ class Recall:
         if excluded:
             candidates = [candidate for candidate in candidates if candidate.point not in excluded]
         return _Found(target=target, candidates=candidates, keyword=keyword, cosine=cosine)
+
+    def _nearest(self, query: RecallQuery, target: Target, vector: Vector, limit: int) -> DenseAnswer:
+        where, now = query.condition, query.now
+        if query.as_of is not None:
+            # An index knows nothing of what held when: it is asked for more, and the store tells.
+            wider = self._indexer.search(target, vector, where=query.condition_now, now=now, limit=2 * limit)
+            points = [point for point, _ in wider.hits]
+            held = self._store.records.candidates(target, points, radius=0, where=where, now=now)
+            known = {candidate.point for candidate in held}
+            hits = [hit for hit in wider.hits if hit.point_id.bytes in known]
+            if len(hits) >= limit or len(points) < 2 * limit:
+                return dataclasses.replace(wider, hits=hits[:limit])
+        return self._indexer.search(target, vector, where=where, now=now, limit=limit)
 
     def _pool(self, query: RecallQuery, found: Sequence[_Found]) -> Pool:
         columns = zip(*(candidate for one in found for candidate in one.candidates), strict=True)
@@ -224,7 +247,7 @@ class Recall:
         order = np.argsort(-scored.score, kind="stable")
         order = order[stays[order]]
         taken: list[_Taken] = []
-        texts: dict[str, int] = {}
+        known: dict[tuple[str, str], int] = {}
         ahead = 0
         while ahead < len(order) and len(taken) < query.top_k:
             chosen = order[ahead : ahead + query.top_k].tolist()
@@ -235,7 +258,7 @@ class Recall:
                 record = records.get(point)
                 if record is not None:
                     one = _Taken(row=row, record=record, point=point, target=target)
-                    if len(found) == 1 or not _repeats(one, taken, texts):
+                    if len(found) == 1 or not _repeats(one, taken, known):
                         taken.append(one)
         return taken[: query.top_k], len(taken) > query.top_k or ahead < len(order)
 
@@ -265,18 +288,25 @@ def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID
     return found
 
 
-def _repeats(one: _Taken, taken: list[_Taken], texts: dict[str, int]) -> bool:
-    """Whether a memory with the same words was already taken from another scope.
+def _repeats(one: _Taken, taken: list[_Taken], known: dict[tuple[str, str], int]) -> bool:
+    """Whether what it was promoted from or to, or the same words, was already taken from another scope.
 
     Then the narrower of the two stays, at the place of the better one. Within one scope both are
     kept: two records of a scope are two memories, whatever they say.
     """
-    if one.record.space != MEMORIES:
+    record = one.record
+    if record.space != MEMORIES:
         return False
-    place = texts.setdefault(normal_form(one.record.content), len(taken))
-    if place == len(taken) or taken[place].record.scope == one.record.scope:
+    words = ("words", normal_form(record.content))
+    source = [] if record.promoted_from_id is None else [("source", record.promoted_from_id)]
+    line = [("source", record.id), *source, *(("id", name) for _, name in source)]
+    places = [known[key] for key in (*line, words) if key in known]
+    place = next((i for i in places if taken[i].record.scope != record.scope), len(taken))
+    for key in (("id", record.id), *source, words):
+        known.setdefault(key, place)
+    if place == len(taken):
         return False
-    if one.record.scope.kind.breadth < taken[place].record.scope.kind.breadth:
+    if record.scope.kind.breadth < taken[place].record.scope.kind.breadth:
         taken[place] = dataclasses.replace(one, row=taken[place].row)
     return True
 
