@@ -37,14 +37,16 @@ class Life:
 
     def move(self, record_id: str, scope: Scope, kind: ChangeKind) -> list[MemoryRecord]:
         """Confirm, reject, archive or restore a memory."""
-        now, found = self._clock(), []
+        now, wanted = self._clock(), checked_id(record_id)
+        found: list[MemoryRecord] = []
 
         def rule(view: MemoryView) -> Sequence[Step]:
-            new, steps = move(view, scope, checked_id(record_id), kind, now=now)
+            new, steps = move(view, scope, wanted, kind, now=now)
             found.append(new)
             return steps
 
-        return [found[0], *self._store.records.decide(rule)]
+        changed = self._store.records.decide(rule)
+        return [*found, *changed]
 
     def supersede(
         self, record_id: str, scope: Scope, new: NewMemory, *, expected_version: int | None

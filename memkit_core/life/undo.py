@@ -32,6 +32,8 @@ def undo(view: MemoryView, scope: Scope, record_id: str, *, now: datetime) -> Se
     old = visible(view, scope, record_id, verb="undo", now=now)
     new = changes.take_back(old)
     successor_id = None if old.superseded_by == new.superseded_by else new.superseded_by or old.superseded_by
+    if not changes.made_with_others(old, new, successor_id):
+        return changes.checked()
     if successor_id is None:
         changes.follow(old, new)
     else:
@@ -51,6 +53,24 @@ class _Changes:
         self._view = view
         self._now = now
         self._steps: dict[str, Rewrite] = {}
+
+    def made_with_others(self, old: MemoryRecord, new: MemoryRecord, successor_id: str | None) -> bool:
+        """Whether the change that is taken back may have changed other memories too."""
+        change = self._view.last_change(old)
+        if change.kind is not ChangeKind.UNDONE:
+            made = change.kind in (ChangeKind.CREATED, ChangeKind.SUPERSEDED)
+            return made or "supersedes" in change.before
+        if new.superseded_by is not None:
+            return True
+        # An undo of several is written in one moment; of what was changed since, each stands alone.
+        names = (
+            sources_of(old if old.status is Status.ACTIVE else new)
+            if successor_id is None
+            else (successor_id,)
+        )
+        others = [other for name in names if (other := self._view.get(old.scope, name)) is not None]
+        told = [self._view.last_change(other) for other in others]
+        return not names or any(one.kind is change.kind and one.at == change.at for one in told)
 
     def take_back(self, old: MemoryRecord) -> MemoryRecord:
         """The memory before its last change; its making is undone by archiving it."""
@@ -80,6 +100,8 @@ class _Changes:
         self, successor: MemoryRecord | None, *, of: MemoryRecord
     ) -> tuple[MemoryRecord, MemoryRecord]:
         """What held in the place of `of` until that was undone, before and once it does again."""
+        if successor is not None and successor.status is Status.ACTIVE and of.id in sources_of(successor):
+            return successor, successor
         if successor is not None and self._view.last_change(successor).kind is ChangeKind.UNDONE:
             again = self.take_back(successor)
             if again.status is Status.ACTIVE and of.id in sources_of(again):

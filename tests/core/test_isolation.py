@@ -405,7 +405,7 @@ WRITES = {
         scope=case.scope,
         id=case.one(*case.other.ids),
         metadata=hostile_metadata(case),
-        key=case.one(None, case.other.marker, "k"),
+        key=case.one(None, "k"),
         pending=case.one(False, True),
     ),
     "Memory.add_many": lambda case: case.memory.add_many(
