@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +44,7 @@ _PRIORS: Mapping[RecordType, float] = {
     RecordType.SUMMARY: 0.6,
 }
 _OTHER_PRIOR = 0.5
+_LONGEST_TIMEOUT = 31_536_000.0
 _LENGTH_BONUS, _FULL_LENGTH, _MARKED_BONUS = 0.2, 100, 0.3
 
 
@@ -266,6 +269,16 @@ def checked_count(value: object, name: str, *, most: int) -> int:
     return value
 
 
+def checked_timeout(value: object, name: str) -> float | None:
+    """A number of seconds, 0 or more; None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidInputError(f"{name} must be seconds, 0 or more, or None for no limit, got {shown(value)}")
+    # What no clock of the system can count is as good as no limit.
+    return min(float(value), _LONGEST_TIMEOUT)
+
+
 def checked_version(value: object) -> int:
     """The version that a stored value is expected to have, 0 for "there is none"."""
     return (
@@ -306,6 +319,26 @@ def build_message(message: Message, *, max_chars: int) -> Message:
         metadata=checked_metadata(message.metadata),
         payload=_storable_json(message.payload),
     )
+
+
+def listed_messages(given: object, name: str) -> list[Any]:
+    """What was given as a list of messages, not looked into; a single message is none."""
+    if isinstance(given, Message):
+        raise InvalidInputError(f"{name} takes a list of messages, got one; write [message]")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"{name} takes a list of messages, got {shown(given)}")
+    return list(given)
+
+
+def storable_message(message: Message, *, max_chars: int) -> Message:
+    """As `build_message`, for what is written behind the caller: what no store could write is refused too."""
+    checked = build_message(message, max_chars=max_chars)
+    if checked.payload is not None:
+        try:
+            json.dumps(checked.payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"payload must be JSON: {error}") from error
+    return checked
 
 
 def _checked_text(value: object, name: str) -> str | None:

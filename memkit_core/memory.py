@@ -28,6 +28,7 @@ from memkit_core.inputs import (
     checked_space,
     checked_statuses,
     checked_tags,
+    checked_timeout,
     listed,
     listed_news,
     turn_point,
@@ -664,8 +665,12 @@ class Memory:
         Returns after `timeout` seconds at the latest, also when the embedder hangs; a batch that was
         begun goes on. False also while another process holds the index: it works off the outbox. Also
         writes down how often recall returned what.
+
+        Raises:
+            InvalidInputError: `timeout` is no number of seconds.
         """
         self._store.check_open()
+        timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, ScopeError, shown
-from memkit_core.inputs import build_message
+from memkit_core.inputs import listed_messages, storable_message
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Message, Role, ToolCall
@@ -42,8 +42,8 @@ class MessageBuffer:
         self._calls: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._open: str | None = None
-        for message in saved:
-            self._keep(build_message(message, max_chars=self._max_chars))
+        for message in listed_messages(saved, "saved"):
+            self._keep(storable_message(message, max_chars=self._max_chars))
         self._pending.clear()
         self._open = None
 
@@ -67,7 +67,7 @@ class MessageBuffer:
                 with a message when either has a framework's payload: those are joined by the
                 framework and then given to `replace`. Nothing is changed.
         """
-        checked = build_message(part, max_chars=self._max_chars)
+        checked = storable_message(part, max_chars=self._max_chars)
         with self._mutex:
             if checked.role is Role.TOOL:
                 self._take_result(checked)
@@ -86,7 +86,7 @@ class MessageBuffer:
         Raises:
             InvalidInputError: no message here has this id, or one of another role has it.
         """
-        checked = build_message(message, max_chars=self._max_chars)
+        checked = storable_message(message, max_chars=self._max_chars)
         with self._mutex:
             if message.id is None or message.id not in self._entries:
                 raise InvalidInputError(f"replace: no message here has the id {shown(message.id)}")

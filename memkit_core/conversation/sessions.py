@@ -10,10 +10,18 @@ from memkit_core.config import Config
 from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, with_relevant
 from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.titles import title_in, title_prompt
-from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, resolve_token_counter, tokens_of
 from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
-from memkit_core.inputs import build_message, build_turn, checked_count, checked_enum, checked_id, listed
+from memkit_core.inputs import (
+    build_message,
+    build_turn,
+    checked_count,
+    checked_enum,
+    checked_id,
+    listed,
+    listed_messages,
+)
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
@@ -96,9 +104,8 @@ class Sessions:
         Raises:
             InvalidInputError: a message that cannot be stored.
         """
-        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
-            raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
-        return [build_message(m, max_chars=self._config.max_content_chars) for m in messages]
+        given = listed_messages(messages, "append")
+        return [build_message(m, max_chars=self._config.max_content_chars) for m in given]
 
     def create(
         self, *, scope: Scope, title: str | None = None, metadata: Mapping[str, object] | None = None
@@ -233,12 +240,14 @@ class Sessions:
     ) -> list[Message]:
         """The newest whole turns that fit, led by the system messages: valid for a chat API.
 
-        Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`.
+        Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`, and
+        `resolve_token_counter` for what may count.
         """
         session = _session(scope, "window")
         for name, limit in (("last", last), ("max_tokens", max_tokens)):
             if limit is not None:
                 checked_count(limit, f"window: {name}", most=_LARGEST)
+        count = resolve_token_counter(count)
         waiting = self.queue.settle(session)
         if waiting:
             view = repaired(self._overlaid(session, waiting))
@@ -290,7 +299,7 @@ class Sessions:
             neighbours: so many turns before and after each recalled one come along.
             max_tokens: a budget of all of it; recalled turns take at most half of what the recent
                 messages leave. None for no limit.
-            count: how many tokens a text takes.
+            count: counts tokens, see `resolve_token_counter`.
 
         Raises:
             ScopeError: `scope` is not a session.
@@ -304,6 +313,7 @@ class Sessions:
         if neighbours != 0:
             checked_count(neighbours, "relevant_window: neighbours", most=_LARGEST)
         placed = checked_enum(Merge, merge, "merge")
+        count = resolve_token_counter(count)
         window = self.window(scope=scope, last=recent, max_tokens=max_tokens, count=count)
         return with_relevant(
             self._store.log,
