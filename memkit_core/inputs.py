@@ -274,7 +274,9 @@ def checked_timeout(value: object, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InvalidInputError(f"{name} must be seconds, 0 or more, or None for no limit, got {shown(value)}")
+        raise InvalidInputError(
+            f"{name} must be seconds, 0 or more, or None for no limit, got {shown(value)}"
+        )
     # What no clock of the system can count is as good as no limit.
     return min(float(value), _LONGEST_TIMEOUT)
 

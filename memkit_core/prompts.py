@@ -61,7 +61,7 @@ def recalled_block(lines: Sequence[str]) -> str:
 
 
 def _recalled(lines: Sequence[str]) -> str:
-    about = "Recalled from earlier conversations and saved memories, most relevant first."
+    about = "Recalled from earlier conversations and saved memories, of each kind the most relevant first."
     return fence("recalled_memory", lines, about=about)
 
 

@@ -10,7 +10,6 @@ from memkit_core.errors import MemkitError, ScopeError, shown
 from memkit_core.models import Message
 from memkit_core.scope import Scope, ScopeKind, require_scope
 
-
 _TALKING = (ScopeKind.SESSION, ScopeKind.USER)
 
 

@@ -295,7 +295,11 @@ class Summaries:
     def _limit(self, threshold: float | None, model_window: int | None) -> int:
         if threshold is None:
             return self._config.summary_threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < _LARGEST:
+        if (
+            isinstance(threshold, bool)
+            or not isinstance(threshold, int | float)
+            or not 0 < threshold < _LARGEST
+        ):
             raise InvalidInputError(
                 f"update: threshold must be a number above 0 and below {_LARGEST}, got {shown(threshold)}"
             )
