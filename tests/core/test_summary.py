@@ -333,11 +333,18 @@ def test_a_fraction_of_the_models_window(memory):
         {"threshold": 0.5},
         {"threshold": 0},
         {"threshold": True},
+        {"threshold": float("inf")},
+        {"threshold": float("nan")},
+        {"threshold": 1e300},
+        {"threshold": "100"},
+        {"count": "gpt"},
+        {"count": lambda _: None},
+        {"count": lambda _: -1},
         {"threshold": 0.5, "model_window": 0},
         {"keep": 0},
     ):
         with pytest.raises(InvalidInputError):
-            memory.summaries.update(summarizer=told, **wrong, **CHAT)
+            memory.summaries.update(summarizer=told, **{**CHAT, **wrong})
 
 
 def test_only_sessions_have_summaries(memory):
