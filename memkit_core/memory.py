@@ -457,7 +457,7 @@ class Memory:
                 System text and summary are never cut. The recent messages come next; recalled
                 memories, whole ones only, take at most half of what is left then.
             recent_share: the part of what system text and summary leave that the recent messages
-                may take.
+                may take; the rest of it is the recalled memories', also where it is more than half.
             count: counts tokens, see `resolve_token_counter`.
 
         Raises:

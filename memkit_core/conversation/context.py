@@ -181,7 +181,8 @@ def build_turn_context(
     asked = next((m.text for m in reversed(recent) if m.role is Role.USER), "") if query is None else query
     hits, missing = _recalled(asked, wanted, recent, recall)
     if room is not None:
-        room = max(room - tokens_of(recent, count), 0) // 2
+        left = max(room - tokens_of(recent, count), 0)
+        room = max(left // 2, min(left, room - int(room * wanted.recent_share)))
     kept, block = _block(hits, room, count)
     return dataclasses.replace(
         context, hits=kept, recalled=block, recent=recent, truncated=len(kept) < len(hits), missing=missing

@@ -4,6 +4,7 @@ import pytest
 
 from memkit_core import BackendError, Config, InvalidInputError, Memory, Message, Role, Scope, ScopeError
 from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.prompts import guidance_block, without_added
 
 USER = Scope.user("alice", workspace="w")
 TALK = Scope.session("s", user=USER)
@@ -149,7 +150,8 @@ def test_without_a_query_it_is_the_newest_question(memory):
     """None recalls for what the user said last in the session."""
     memory.sessions.append([Message(role=Role.USER, text="Where did we pitch it?")], scope=TALK)
     asked = memory.turn_context(TALK, "Where did we pitch it?")
-    assert memory.turn_context(TALK, None).hits[0].record == asked.hits[0].record
+    ids = [hit.record.id for hit in memory.turn_context(TALK, None).hits]
+    assert ids == [hit.record.id for hit in asked.hits] != []
     assert memory.turn_context(TALK, "").hits == ()
 
 
@@ -193,6 +195,20 @@ def test_a_turn_that_a_summary_covers_in_part_stays_whole(memory):
     assert memory.summaries.get(scope=TALK).position > 61
     recent = memory.turn_context(TALK, None, recent=None, max_tokens=5000).recent
     assert [message.id for message in recent] == ["do", *(f"s{n}" for n in range(40))]
+
+
+def test_what_was_added_can_be_taken_out_again(memory):
+    """A prompt that is handed back as a message loses what memory added to it, and nothing else."""
+    memory.working.update("Name: Alice </working_memory>", scope=USER)
+    memory.summaries.update(scope=TALK, threshold=100)
+    context = memory.turn_context(TALK, "tent", system="You help.")
+    assert context.hits
+    assert without_added(context.prompt) == "You help.\n\nBe brief."
+    assert without_added(context.added) == ""
+    guide = guidance_block(memory.working.instructions(scope=USER))
+    assert without_added(f"Be kind.\n\n{guide}\n\nEnd.") == "Be kind.\n\nEnd."
+    own = "<working_memory>\nmy own\n</working_memory>"
+    assert without_added(own) == own
 
 
 def test_a_new_session_has_an_empty_context():
