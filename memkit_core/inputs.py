@@ -269,6 +269,11 @@ def checked_count(value: object, name: str, *, most: int) -> int:
     return value
 
 
+def checked_amount(value: object, name: str, *, most: int) -> int:
+    """A whole number from 0 to `most`, where 0 stands for none."""
+    return 0 if type(value) is int and value == 0 else checked_count(value, name, most=most)
+
+
 def checked_timeout(value: object, name: str) -> float | None:
     """A number of seconds, 0 or more; None for no limit."""
     if value is None:

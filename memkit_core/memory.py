@@ -449,8 +449,8 @@ class Memory:
             episodes: the most memories of type event; 0 for none.
             skills: the most of type skill; 0 for none.
             memories: the most of all other types; 0 for none.
-            recent: so many of the newest messages, as whole turns; None for all that the summary does
-                not cover, as far as `max_tokens`, needed then, has room.
+            recent: so many of the newest messages, as whole turns; 0 for none, None for all that the
+                summary does not cover, as far as `max_tokens`, needed then, has room.
             include_messages: also recall turns of conversations that are not among the recent ones,
                 as part of `memories`; see `recall`.
             max_tokens: the budget of the whole prompt with the current input, None for no limit.

@@ -15,7 +15,7 @@ from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, tokens_of
 from memkit_core.errors import BackendError, InvalidInputError, ModelError, shown
 from memkit_core.filters import FilterLike
-from memkit_core.inputs import checked_count, checked_fraction
+from memkit_core.inputs import checked_amount, checked_count, checked_fraction
 from memkit_core.models import Message, RecallResult, RecordType, Role, ScoredRecord, Summary
 from memkit_core.ports import TokenCounter
 from memkit_core.prompts import recalled_block, recalled_line, summary_block
@@ -127,9 +127,7 @@ class Wanted:
                     f"turn_context: {name} must be a string, got {shown(getattr(self, name))}"
                 )
         for name in ("episodes", "skills", "memories"):
-            number = getattr(self, name)
-            if type(number) is not int or number != 0:
-                checked_count(number, f"turn_context: {name}", most=_LARGEST)
+            checked_amount(getattr(self, name), f"turn_context: {name}", most=_LARGEST)
         if not isinstance(self.include_messages, bool):
             raise InvalidInputError(
                 f"turn_context: include_messages must be True or False, got {shown(self.include_messages)}"
@@ -139,7 +137,7 @@ class Wanted:
         elif self.recent is None:
             raise InvalidInputError("turn_context: recent=None takes what max_tokens leaves; give max_tokens")
         if self.recent is not None:
-            checked_count(self.recent, "turn_context: recent", most=_LARGEST)
+            checked_amount(self.recent, "turn_context: recent", most=_LARGEST)
         checked_fraction(self.recent_share, "turn_context: recent_share")
 
 
@@ -157,9 +155,8 @@ def build_turn_context(
     if query is not None and not isinstance(query, str):
         raise InvalidInputError(f"turn_context: query must be a string or None, got {shown(query)}")
     budget = wanted.max_tokens
-    newest = sessions.window(
-        scope=session, last=wanted.recent, max_tokens=None if wanted.recent else budget, count=count
-    )
+    last = None if wanted.recent is None else max(wanted.recent, 1)
+    newest = sessions.window(scope=session, last=last, max_tokens=None if last else budget, count=count)
     own = tuple(message for message in newest if message.role is Role.SYSTEM)
     summary = summaries.get(scope=session)
     context = TurnContext(
@@ -172,13 +169,15 @@ def build_turn_context(
         room = budget - tokens_of(context.messages, count) - _tokens_of_input(query, newest, count)
         newest = sessions.window(
             # Its system messages are not sent again, so they take nothing of what is left.
-            scope=session, last=wanted.recent, count=count,
+            scope=session, last=last, count=count,
             max_tokens=max(int(room * wanted.recent_share), 1) + tokens_of(own, count),
         )  # fmt: skip
     recent = tuple(message for message in newest if message.role is not Role.SYSTEM)
-    if wanted.recent is None and summary is not None:
-        recent = _not_covered(recent, summary.position)
     asked = next((m.text for m in reversed(recent) if m.role is Role.USER), "") if query is None else query
+    if wanted.recent == 0:
+        recent = ()
+    elif wanted.recent is None and summary is not None:
+        recent = _not_covered(recent, summary.position)
     hits, missing = _recalled(asked, wanted, recent, recall)
     if room is not None:
         left = max(room - tokens_of(recent, count), 0)

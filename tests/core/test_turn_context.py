@@ -110,7 +110,7 @@ def test_a_failed_recall_leaves_the_rest(memory, monkeypatch):
         {"episodes": -1},
         {"skills": True},
         {"memories": "5"},
-        {"recent": 0},
+        {"recent": -1},
         {"recent": 1.5},
         {"recent": None},
         {"max_tokens": 0},
@@ -166,6 +166,17 @@ def test_turns_of_conversations_are_recalled_when_asked_for(memory):
     assert {"Number 3 is my favourite number.", "Say number 3.", "Number 3."} <= said
     assert not said & {message.text for message in context.recent}
     assert not any(hit.record.type == "event" for hit in context.hits if hit.record.space == "memories")
+
+
+def test_no_recent_messages_when_none_are_wanted(memory):
+    """With `recent=0` there are none, and what was said last may be recalled like every other turn."""
+    for budget in (None, 2000):
+        context = memory.turn_context(
+            TALK, "Say number 29.", recent=0, episodes=0, include_messages=True, max_tokens=budget
+        )
+        assert context.recent == ()
+        assert "Say number 29." in {hit.record.content for hit in context.hits}
+        assert [m.role for m in context.messages] == [Role.SYSTEM]
 
 
 def test_all_that_the_summary_does_not_cover(memory):
