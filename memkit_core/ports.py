@@ -459,7 +459,8 @@ class MessageLog(Protocol):
 
         Creates the session. A message whose id the session has replaces that one in place; a turn
         names its message by id and takes its position; a replaced message without a turn loses the
-        one it had. Messages come with ids. Returns them with position and session set.
+        one it had. A summary that covers a message goes when it is replaced by one of another role,
+        speaker, text or calls. Messages come with ids. Returns them with position and session set.
         """
 
     def create(

@@ -18,6 +18,7 @@ from memkit_core.inputs import checked_count
 from memkit_core.models import DeleteReceipt, Message, Summary
 from memkit_core.ports import RecordStore, Summarizer, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.stores.turns import words_of
 from memkit_core.times import Clock
 
 _log = logging.getLogger("memkit")
@@ -76,7 +77,8 @@ class Summaries:
     """Makes, reads and deletes the rolling summaries of sessions. Thread-safe.
 
     A summary covers the messages up to a position, which only moves forward, also when several
-    processes summarise at once. It is deleted with its session, and with any message it covers.
+    processes summarise at once. It is deleted with its session, and when a message that it covers is
+    deleted or replaced by one that says something else; the next `update` then begins anew.
     """
 
     def __init__(self, store: RecordStore, config: Config, clock: Clock) -> None:
@@ -161,7 +163,7 @@ class Summaries:
             return self._failed(previous, saved=saved, error=error)
         position = messages[covered - 1].position or 0
         made = Summary(session=session, text=text, position=position, updated_at=self._clock())
-        result = self._keep(made, after=after, messages=covered)
+        result = self._keep(made, after=after, messages=messages[:covered])
         return SummaryUpdate(
             summary=result.summary, changed=result.changed, saved=result.saved, error=result.error,
             pending=not ended,
@@ -309,7 +311,17 @@ class Summaries:
             raise InvalidInputError("update: a fraction as threshold needs model_window, the model's tokens")
         return max(int(threshold * checked_count(model_window, "update: model_window", most=_LARGEST)), 1)
 
-    def _keep(self, made: Summary, *, after: int, messages: int) -> SummaryUpdate:
+    def _keep(self, made: Summary, *, after: int, messages: Sequence[Message]) -> SummaryUpdate:
+        result = self._saved(made, after=after, messages=len(messages))
+        if result.changed and result.saved:
+            # A message that was replaced while the model thought; later ones the store sees to.
+            now = self._store.log.read(made.session, last=len(messages), before=made.position + 1)
+            if [words_of(message) for message in now] != [words_of(message) for message in messages]:
+                self._store.log.clear_summary(made.session)
+                return SummaryUpdate(summary=None)
+        return result
+
+    def _saved(self, made: Summary, *, after: int, messages: int) -> SummaryUpdate:
         session = made.session
         with self._lock:
             unsaved = self._unsaved.get(session)

@@ -18,7 +18,7 @@ from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.titles import changed_session
-from memkit_core.stores.turns import placed_turn
+from memkit_core.stores.turns import placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
@@ -257,13 +257,17 @@ def _write_message(
 ) -> tuple[int, datetime]:
     """Insert the message or replace the one with its id; returns its position and when it was said."""
     row = connection.execute(
-        "SELECT position, created_at FROM messages WHERE scope_id = ? AND id = ?", (scope_id, message.id)
+        "SELECT position, created_at, role, text, speaker, tool_calls FROM messages WHERE scope_id = ? AND id = ?",
+        (scope_id, message.id),
     ).fetchone()
     if row is None:
         said = to_ms(message.created_at or now)
         connection.execute(_INSERT, [scope_id, *_message_values(message, next_position, said)])
         return next_position, from_ms(said)
-    position, said = row
+    position, said, role, text, speaker, calls = row
+    if (role, text, speaker, _read_calls(calls)) != words_of(message):
+        # It covers what is no longer said.
+        connection.execute("DELETE FROM summaries WHERE scope_id = ? AND position >= ?", (scope_id, position))
     if message.created_at is not None:
         said = to_ms(message.created_at)
     connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
@@ -280,9 +284,13 @@ def _message_values(message: Message, position: int, said: int) -> list[object]:
     ]  # fmt: skip
 
 
+def _read_calls(stored: object) -> tuple[ToolCall, ...]:
+    calls = json.loads(str(stored))
+    return tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls)
+
+
 def _read_message(row: Sequence[object], session: Scope) -> Message:
     values: Mapping[str, object] = dict(zip(_COLUMNS, row, strict=True))
-    calls = json.loads(str(values["tool_calls"]))
     return Message(
         session=session,
         position=values["position"],  # type: ignore[arg-type]  # typed by the schema, as are the others
@@ -290,7 +298,7 @@ def _read_message(row: Sequence[object], session: Scope) -> Message:
         role=Role(str(values["role"])),
         text=values["text"],  # type: ignore[arg-type]
         speaker=values["speaker"],  # type: ignore[arg-type]
-        tool_calls=tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls),
+        tool_calls=_read_calls(values["tool_calls"]),
         tool_call_id=values["tool_call_id"],  # type: ignore[arg-type]
         created_at=from_ms(values["created_at"]),  # type: ignore[arg-type]
         agent_id=values["agent_id"],  # type: ignore[arg-type]
