@@ -117,7 +117,7 @@ class Summaries:
         Meant to be called once a turn, after it. At most one call of the summarizer, with the
         summary so far and only the messages behind it, at most `threshold` tokens of them. When it
         raises, or answers with what is no summary, nothing changes and `error` says so. An answer
-        that is too long is cut to `Config.summary_max_tokens`.
+        that is too long is cut to `Config.summary_max_tokens`, and to half of the threshold.
 
         Args:
             scope: the session.
@@ -150,7 +150,8 @@ class Summaries:
         if not covered:
             return SummaryUpdate(summary=previous, saved=saved)
         text = error = None
-        most = self._config.summary_max_tokens
+        # A summary that alone was above the threshold would be made anew in each turn.
+        most = min(self._config.summary_max_tokens, max(limit // 2, 1))
         try:
             answer = (summarizer or ExtractiveSummarizer())(
                 "" if previous is None else previous.text, inputs, most

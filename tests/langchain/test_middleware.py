@@ -170,6 +170,16 @@ async def test_a_checkpointer_changes_nothing(memory, agent, run):
     assert history.messages == state["messages"]
 
 
+async def test_equal_messages_are_separate_ones(memory, agent, run):
+    """The same words said and answered twice are four messages, with and without a checkpointer (B20)."""
+    for session, checkpointer in (("with", InMemorySaver()), ("without", None)):
+        scope = Scope.session(session, user="alice")
+        made, _ = agent("Fine.", "Fine.", scope=scope, checkpointer=checkpointer)
+        for _ in range(2):
+            await run(made, human("Yes."), config={"configurable": {"thread_id": "t"}})
+        assert [text for _, text in stored(memory, scope)] == ["Yes.", "Fine.", "Yes.", "Fine."]
+
+
 async def test_recalled_text_is_never_stored(memory, agent, run):
     """After twenty turns in which a fact is recalled, what was said is all that the session holds (B60)."""
     memory.add("The owl is called Pip.", scope=ALICE)
