@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import json
+import pickle
 
 import pytest
 from langchain.agents import create_agent
@@ -506,6 +507,16 @@ async def test_the_tools_work_in_both_ways(memory):
         working_memory_tools(memory.working, scope="alice")
     with pytest.raises(InvalidInputError):
         working_memory_tools(memory, scope=TALK)
+
+
+def test_copies_share_the_memory(memory):
+    """A copy, deep or not, and a pickled one write into the same session (B71)."""
+    middleware = MemkitMiddleware(memory, scope=TALK)
+    copies = [copy.copy(middleware), copy.deepcopy(middleware), pickle.loads(pickle.dumps(middleware))]
+    for n, one in enumerate(copies):
+        create_agent(Scripted(), [], middleware=[one]).invoke(human(f"from {n}"))
+        one._memory.sessions.queue.flush()
+    assert [text for role, text in stored(memory) if role == "user"] == ["from 0", "from 1", "from 2"]
 
 
 def test_a_turn_survives_the_process(path, memory, agent):
