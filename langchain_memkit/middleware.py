@@ -74,7 +74,8 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
     **The session is what the model sees**, with and without a checkpointer. Of the messages that a
     turn begins with, those behind the last answer are new; what stands before is taken over only
     into a session that is still empty. When the store cannot be read, the model gets the messages of
-    the state, and a warning is logged. Do not combine it with `SummarizationMiddleware`.
+    the state, and a warning is logged. What other middleware adds to or changes in the messages of a
+    call reaches the model. Do not combine it with `SummarizationMiddleware`.
 
     Works in `invoke` and `stream` as in `ainvoke` and `astream`, where its work is done in threads.
     """
@@ -242,13 +243,17 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
             _LOGGER.warning("middleware: the model gets the messages of the state alone: %s", error)
             return request
         own = {message.id: message for message in request.messages}
+        known = {message.id for message in request.state.get("messages", ())}
+        # What another middleware says for this call alone is in no state and in no store.
+        passing = [message for message in request.messages if message.id is None or message.id not in known]
         # One that was cut to fit has no payload.
         messages: list[Any] = [
             own[m.id] if m.payload is not None and m.id in own else from_memkit(m) for m in context.recent
         ]
         said = "\n\n".join(part for part in (context.prompt, recalled) if part)
         return request.override(
-            messages=messages or request.messages, system_message=_with_text(request.system_message, said)
+            messages=[*messages, *passing] if messages else request.messages,
+            system_message=_with_text(request.system_message, said),
         )
 
     def _is_empty(self, session: Scope) -> bool:

@@ -57,6 +57,8 @@ class Config:
             (20 ms for 500 points), so larger batches would stall other threads.
         outbox_attempts: tries of one outbox entry before it is kept aside and shown.
         outbox_seconds: the longest wait between two tries.
+        index_messages: whether user and assistant text of conversations is made searchable; for one
+            session alone see `Sessions.create`.
         queue_debounce: seconds after the last message or part for a session before what waits is written.
         queue_age: the longest that anything waits for that.
         queue_size: so many waiting messages of a session are written at once.
@@ -89,6 +91,7 @@ class Config:
     index_batch: int = 250
     outbox_attempts: int = 5
     outbox_seconds: float = 30.0
+    index_messages: bool = True
     queue_debounce: float = 0.2
     queue_age: float = 2.0
     queue_size: int = 50
@@ -108,6 +111,8 @@ class Config:
             raise ConfigError(f"environment must be development or production, got {self.environment!r}")
         if self.synchronous not in ("NORMAL", "FULL"):
             raise ConfigError(f"synchronous must be NORMAL or FULL, got {self.synchronous!r}")
+        if not isinstance(self.index_messages, bool):
+            raise ConfigError(f"index_messages must be True or False, got {self.index_messages!r}")
         if self.index != "edge" and not isinstance(self.index, QdrantServer):
             raise ConfigError(f"index must be 'edge' or a QdrantServer, got {self.index!r}")
         for name in (

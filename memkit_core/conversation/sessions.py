@@ -92,7 +92,8 @@ class Sessions:
         """Store checked messages and their turns in one transaction."""
         now = self._clock()
         newest = {message.id: message for message in checked}.values()
-        turns = [build_turn(m, session=session, now=now) for m in newest if m.is_turn]
+        said = [m for m in newest if m.is_turn and self._config.index_messages]
+        turns = [build_turn(m, session=session, now=now) for m in said]
         stored = self._store.log.append(session, checked, turns, now=now)
         if turns:
             self._changed()
@@ -114,6 +115,9 @@ class Sessions:
 
         Idempotent, also from several threads and processes: a session that is there, such as one that
         its first message made, is returned as it is.
+
+        With `memkit_searchable` False in the metadata, here or by `update`, what is appended from then
+        on is not found by recall.
 
         Raises:
             ScopeError: `scope` is not a session.

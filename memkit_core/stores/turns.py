@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from memkit_core.models import MemoryRecord, Message, ToolCall
+from memkit_core.jsonvalues import JsonValue
+from memkit_core.models import SEARCHABLE, MemoryRecord, Message, ToolCall
 
 
 def placed_turn(turn: MemoryRecord, position: int) -> MemoryRecord:
@@ -15,3 +17,8 @@ def placed_turn(turn: MemoryRecord, position: int) -> MemoryRecord:
 def words_of(message: Message) -> tuple[str, str, str | None, tuple[ToolCall, ...]]:
     """What a message says: a summary that covers it holds until these change."""
     return message.role.value, message.text, message.speaker, message.tool_calls
+
+
+def is_searchable(metadata: Mapping[str, JsonValue]) -> bool:
+    """Whether a session with this metadata has its turns made searchable."""
+    return metadata.get(SEARCHABLE) is not False

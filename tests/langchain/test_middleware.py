@@ -209,6 +209,19 @@ async def test_a_turn_that_fails_keeps_what_was_said(memory, agent, run):
     ]  # fmt: skip
 
 
+async def test_the_question_is_stored_before_anything_can_fail(memory, run):
+    """What another middleware raises before the model is called does not cost what the user said."""
+
+    class Refusing(AgentMiddleware):
+        def before_model(self, state, runtime):
+            raise RuntimeError("no")
+
+    made = create_agent(Scripted(), [], middleware=[Refusing(), MemkitMiddleware(memory, scope=TALK)])
+    with pytest.raises(RuntimeError, match="no"):
+        await run(made, human("Hello?"))
+    assert stored(memory) == [("user", "Hello?")]
+
+
 async def test_a_cancelled_turn_keeps_the_question(memory, agent):
     """Cancelled while a tool runs: question and call are stored, and the next turn is valid (B04)."""
     started = asyncio.Event()
@@ -293,6 +306,30 @@ async def test_an_answer_that_is_changed_after_the_model_is_stored_as_it_ends(me
         made = create_agent(Scripted(answers=["hello"]), [], middleware=middleware)
         await run(made, human("Hi"))
         assert stored(memory, scope) == [("user", "Hi"), ("assistant", "HELLO")]
+
+
+async def test_what_others_say_for_one_call_reaches_the_model(memory, run):
+    """A message that another middleware adds to a call, or changes for it, is sent and never stored."""
+
+    class Reminding(AgentMiddleware):
+        def changed(self, request):
+            first = request.messages[0].model_copy(update={"content": "[redacted]"})
+            return request.override(messages=[first, *request.messages[1:], HumanMessage("Be quick.")])
+
+        def wrap_model_call(self, request, handler):
+            return handler(self.changed(request))
+
+        async def awrap_model_call(self, request, handler):
+            return await handler(self.changed(request))
+
+    for session, order in (("behind", 1), ("before", 0)):
+        scope = Scope.session(session, user=session)
+        middleware = [MemkitMiddleware(memory, scope=scope)]
+        middleware.insert(order, Reminding())
+        model = Scripted()
+        await run(create_agent(model, [], middleware=middleware), human("My secret."))
+        assert texts(model.prompts[0]) == [("human", "[redacted]"), ("human", "Be quick.")]
+        assert stored(memory, scope) == [("user", "My secret."), ("assistant", "ok")]
 
 
 async def test_each_run_can_name_its_session(memory, agent, run):

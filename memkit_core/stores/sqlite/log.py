@@ -18,7 +18,7 @@ from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.titles import changed_session
-from memkit_core.stores.turns import placed_turn, words_of
+from memkit_core.stores.turns import is_searchable, placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
@@ -49,7 +49,7 @@ class SQLiteLog:
         turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
             scope_id = ensure_scope(connection, session)
-            next_position = _open_session(connection, scope_id, now)
+            next_position, searchable = _open_session(connection, scope_id, now)
             first_new, stored = next_position, dict[str | None, Message]()
             placed_turns: list[tuple[MemoryRecord, int, list[str]]] = []
             for message in newest.values():
@@ -58,7 +58,7 @@ class SQLiteLog:
                 stored[message.id] = dataclasses.replace(
                     message, session=session, position=placed, created_at=said
                 )
-                if message.id in turn_of:
+                if searchable and message.id in turn_of:
                     turn, terms = turn_of[message.id]
                     placed_turns.append((placed_turn(turn, placed), placed, terms))
                 else:
@@ -241,15 +241,16 @@ class SQLiteLog:
         return DeleteReceipt(summaries=removed)
 
 
-def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> int:
+def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> tuple[int, bool]:
+    """The position of the next message, and whether turns are made searchable."""
     connection.execute(
         "INSERT OR IGNORE INTO sessions(scope_id, metadata, created_at, updated_at) VALUES (?, '{}', ?, ?)",
         (scope_id, to_ms(now), to_ms(now)),
     )
-    (position,) = connection.execute(
-        "SELECT next_position FROM sessions WHERE scope_id = ?", (scope_id,)
+    position, metadata = connection.execute(
+        "SELECT next_position, metadata FROM sessions WHERE scope_id = ?", (scope_id,)
     ).fetchone()
-    return int(position)
+    return int(position), is_searchable(json.loads(str(metadata)))
 
 
 def _write_message(
