@@ -72,8 +72,9 @@ def _windows(plan: Plan, memory: Memory, medium: Scope, long: Scope) -> list[Lin
 
 
 def _summaries(memory: Memory, texts: Texts) -> list[Line]:
-    """How large successive summaries become, and how large what the summarizer is given."""
+    """How large successive summaries become, how large what the summarizer is given, and how often it is called."""
     talk, given, made = Scope.session("summarised", user="talker"), list[int](), list[int]()
+    calls = 0
     summarizer = ExtractiveSummarizer()
 
     def counted(previous: str, messages: Sequence[Message], max_tokens: int) -> str:
@@ -82,14 +83,18 @@ def _summaries(memory: Memory, texts: Texts) -> list[Line]:
 
     while len(made) < _SUMMARIES:
         memory.sessions.append([_said(text) for text in texts.sentences(50)], scope=talk)
+        before = len(given)
         result = memory.summaries.update(
             scope=talk, summarizer=counted, threshold=_WINDOW_TOKENS, count=approximate_tokens
         )
         if result.changed and result.summary is not None:
             made.append(approximate_tokens(result.summary.text))
+        calls = max(calls, len(given) - before)
     return [
         Line(name=f"tokens of {_SUMMARIES} successive summaries", measured=" ".join(map(str, made))),
         Line(name="  tokens the summarizer was given", measured=" ".join(map(str, given))),
+        at_most("  the most to the first", max(given) / given[0], 1.5, unit="x"),
+        at_most("  calls of the summarizer a turn, at most", calls, 1, unit="call"),
     ]
 
 

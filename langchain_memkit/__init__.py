@@ -1,7 +1,8 @@
-"""memkit for LangChain: a chat history, a retriever and a vector store over one `memkit_core.Memory`.
+"""memkit for LangChain: chat history, agent middleware, retriever and vector store over one `memkit_core.Memory`.
 
-from langchain_memkit import MemkitChatMessageHistory, MemkitRetriever, MemkitVectorStore
+from langchain_memkit import MemkitChatMessageHistory, MemkitMiddleware, MemkitRetriever, MemkitVectorStore
 
+create_agent(model, tools, middleware=[MemkitMiddleware(memory, scope=Scope.session("s1", user="alice"))])
 RunnableWithMessageHistory(
     chain,
     lambda session_id: MemkitChatMessageHistory(memory, session_id=session_id, user_id="alice"),
@@ -12,10 +13,32 @@ MemkitRetriever(memory=memory, scope=Scope.user("alice"), k=5)
 MemkitVectorStore(memory=memory, scope=Scope.user("alice"), name="manuals")
 """
 
+from typing import TYPE_CHECKING
+
 from langchain_memkit import _floor as _floor  # first: it says what to install
 from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.history import MemkitChatMessageHistory
 from langchain_memkit.retriever import MemkitRetriever
+from langchain_memkit.tools import working_memory_tools
 from langchain_memkit.vectorstore import MemkitVectorStore
 
-__all__ = ["MemkitChatMessageHistory", "MemkitEmbeddings", "MemkitRetriever", "MemkitVectorStore"]
+if TYPE_CHECKING:
+    from langchain_memkit.middleware import MemkitMiddleware
+
+__all__ = [
+    "MemkitChatMessageHistory",
+    "MemkitEmbeddings",
+    "MemkitMiddleware",
+    "MemkitRetriever",
+    "MemkitVectorStore",
+    "working_memory_tools",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The middleware on first use: it alone needs `langchain`, the others langchain-core."""
+    if name == "MemkitMiddleware":
+        from langchain_memkit.middleware import MemkitMiddleware
+
+        return MemkitMiddleware
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

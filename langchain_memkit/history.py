@@ -103,6 +103,38 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
         """The log as it was written, oldest first: what really happened, dangling calls included."""
         return [from_memkit(message) for message in self._memory.sessions.read(scope=self.scope)]
 
+    def turn_messages(
+        self, query: str, *, system: str = "", include_messages: bool = True, max_tokens: int | None = None
+    ) -> list[BaseMessage]:
+        """What to send to a model before the current input `query`: built by `Memory.turn_context`.
+
+        One system message (system text, notes, summary and what is recalled, fenced as data), when it
+        says anything, then the newest messages as whole turns. For a prompt that is built by hand;
+        `messages` stays the plain log, which `RunnableWithMessageHistory` relies on.
+
+        Args:
+            query: the current input, to recall for; it is neither stored nor among the messages.
+            system: the system prompt.
+            include_messages: whether turns of earlier conversations are recalled beside memories.
+            max_tokens: the budget of the whole prompt, `query` included; None for no limit.
+
+        Raises:
+            InvalidInputError: a value of the wrong kind or out of range.
+        """
+        context = self._memory.turn_context(
+            self.scope, query, system=system, include_messages=include_messages, max_tokens=max_tokens
+        )
+        return [from_memkit(message) for message in context.messages]
+
+    async def aturn_messages(
+        self, query: str, *, system: str = "", include_messages: bool = True, max_tokens: int | None = None
+    ) -> list[BaseMessage]:
+        """See `turn_messages`."""
+        return await run_in_executor(
+            None, self.turn_messages, query,
+            system=system, include_messages=include_messages, max_tokens=max_tokens,
+        )  # fmt: skip
+
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in order. An empty list does nothing; the objects given are not changed.
 

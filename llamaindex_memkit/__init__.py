@@ -29,8 +29,16 @@ def _require_llama_index() -> None:
 
 _require_llama_index()
 
-from llamaindex_memkit.memory import MemkitMemory  # noqa: E402 - what it imports was checked first
+from llamaindex_memkit.block import MemkitMemoryBlock  # noqa: E402 - what it imports was checked first
+from llamaindex_memkit.memory import MemkitMemory  # noqa: E402 - as above
 from llamaindex_memkit.retriever import MemkitRetriever  # noqa: E402 - as above
+from llamaindex_memkit.tools import working_memory_tools  # noqa: E402 - as above
 from llamaindex_memkit.vectorstore import MemkitVectorStore  # noqa: E402 - as above
 
-__all__ = ["MemkitMemory", "MemkitRetriever", "MemkitVectorStore"]
+__all__ = [
+    "MemkitMemory",
+    "MemkitMemoryBlock",
+    "MemkitRetriever",
+    "MemkitVectorStore",
+    "working_memory_tools",
+]

@@ -19,8 +19,9 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import CustomLLM
 
 from llamaindex_memkit.memory import MemkitMemory
-from memkit_core import Memory, Message, MissingDependencyError, ModelError, Scope, ScoredRecord
+from memkit_core import Memory, MissingDependencyError, ModelError, Scope
 from memkit_core.cli.demo_screen import Recalled, Screen, real_model, stand_in_answer
+from memkit_core.conversation.context import TurnContext
 
 SESSION = "today, in LlamaIndex"
 
@@ -38,12 +39,13 @@ class ShownMemory(MemkitMemory):
         """From now on, show it there."""
         self._screen = screen
 
-    def _recalled(self, query: str, window: Sequence[Message]) -> Sequence[ScoredRecord]:
+    def _context(self, query: str | None, max_tokens: int) -> TurnContext:
         began = time.perf_counter()
-        hits = super()._recalled(query, window)
+        context = super()._context(query, max_tokens)
         if self._screen is not None:
-            self._screen.recalled(map(Recalled.of, hits), milliseconds=(time.perf_counter() - began) * 1000)
-        return hits
+            milliseconds = (time.perf_counter() - began) * 1000
+            self._screen.recalled(map(Recalled.of, context.hits), milliseconds=milliseconds)
+        return context
 
 
 class DemoLLM(CustomLLM):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -12,24 +11,15 @@ from llama_index.core.memory.types import BaseMemory
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from llamaindex_memkit.convert import to_chat_message, to_message
-from llamaindex_memkit.recalled import fenced, with_block, without_blocks
+from llamaindex_memkit.recalled import with_block, without_blocks
 from llamaindex_memkit.reopening import remember_open, reopened
-from memkit_core import (
-    BackendError,
-    ConfigError,
-    InvalidInputError,
-    Memory,
-    Message,
-    ModelError,
-    Role,
-    Scope,
-    ScoredRecord,
-)
-from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core import ConfigError, InvalidInputError, Memory, Message, Scope
+from memkit_core.conversation.context import TurnContext
+from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.windows import repaired
+from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import shown
-
-_log = logging.getLogger("memkit.llamaindex")
+from memkit_core.prompts import guidance_block
 
 
 class MemkitMemory(BaseMemory):
@@ -47,13 +37,16 @@ class MemkitMemory(BaseMemory):
         engine = SimpleChatEngine.from_defaults(llm=llm, memory=memory)
         ```
 
-    What is put is stored at once and verbatim. `get` returns the newest turns that fit and, in one
-    system text, what recall finds for the present message in the user's earlier conversations and
-    in the memories of the session and the user. `get_all` returns the whole log, tool calls repaired.
+    What is put is stored at once and verbatim. `get` returns what `Memory.turn_context` builds: the
+    newest turns that fit and, in one system text, the notes of working memory, the rolling summary
+    and what recall finds for the present message in the user's earlier conversations and in the
+    memories of the session and the user. `get_all` returns the whole log, tool calls repaired.
+    Nothing here calls a model: call `memory.summaries.update(scope=...)` after a turn to summarise.
 
     Every method may be called from any thread, and the sync ones inside a running event loop. All
     adapters of one `Memory` share it, copies and deep copies too; close the `Memory`, not this.
-    `to_dict` and pickling keep the file and the scope, never the content.
+    `to_dict` and pickling keep the file and the scope, never the content and not `working`: give it
+    again to `from_dict`.
 
     Attributes:
         session_id: the session.
@@ -61,10 +54,11 @@ class MemkitMemory(BaseMemory):
         path: the file of the memory, None when it keeps none.
         token_limit: the most tokens `get` returns, estimated; only system messages and the
             newest turn may exceed it.
-        chat_history_token_ratio: the part of them that the recent turns may take while `recall` is
-            on (0.7, as in LlamaIndex's own `Memory`); the rest is for recalled text.
+        chat_history_token_ratio: the part of what system text and summary leave that the recent
+            turns may take while `recall` is on (0.7, as in LlamaIndex's own `Memory`); the rest is
+            for recalled text.
         recall: whether `get` recalls at all.
-        top_k: the most records recalled.
+        top_k: the most records recalled, beside 3 episodes and 2 skills.
         include_messages: whether earlier turns are recalled beside memories.
         queue: whether `put` writes through `memory.sessions.queue`: stored a moment later, seen by reads
             at once; a write that fails is tried again and shown by that queue's `state`, not raised.
@@ -83,9 +77,12 @@ class MemkitMemory(BaseMemory):
     queue: bool = False
 
     _memory: Memory = PrivateAttr()
+    _working: WorkingMemory | None = PrivateAttr(default=None)
     _last_missing: frozenset[str] = PrivateAttr(default=frozenset())
 
-    def __init__(self, *, memory: Memory | None = None, **data: Any) -> None:
+    def __init__(
+        self, *, memory: Memory | None = None, working: WorkingMemory | None = None, **data: Any
+    ) -> None:
         """Hold `memory`, or reconnect to the file `path`; `from_defaults` is the usual way in.
 
         Raises:
@@ -98,10 +95,13 @@ class MemkitMemory(BaseMemory):
             )
         if memory is not None and not isinstance(memory, Memory):
             raise ConfigError(f"memory must be a memkit_core.Memory, got {shown(memory)}")
+        if working is not None and not isinstance(working, WorkingMemory):
+            raise ConfigError(f"working must be memory.working or a shape of it, got {shown(working)}")
         if memory is not None:
             data["path"] = memory.path
         super().__init__(**data)
         _ = self.scope
+        self._working = working
         if memory is None:
             self._memory = reopened(str(self.path))
             self.path = self._memory.path
@@ -127,6 +127,7 @@ class MemkitMemory(BaseMemory):
         top_k: int = 5,
         include_messages: bool = True,
         queue: bool = False,
+        working: WorkingMemory | None = None,
     ) -> Self:
         """The memory of one session; the same session id under two users is two sessions.
 
@@ -137,9 +138,12 @@ class MemkitMemory(BaseMemory):
             token_limit: the most tokens `get` returns.
             chat_history_token_ratio: the part of them for the recent turns.
             recall: whether `get` recalls at all.
-            top_k: the most records recalled.
+            top_k: the most records recalled, beside 3 episodes and 2 skills.
             include_messages: whether earlier turns are recalled beside memories.
             queue: whether `put` writes through `memory.sessions.queue`.
+            working: `memory.working`, or one of its shapes, for an agent that has
+                `working_memory_tools` of it: the system text then tells how to keep the note. Without,
+                it shows the notes of session and user.
 
         Raises:
             ScopeError: an id that is none: empty, not a string, longer than 4,096 characters.
@@ -155,6 +159,7 @@ class MemkitMemory(BaseMemory):
             top_k=top_k,
             include_messages=include_messages,
             queue=queue,
+            working=working,
         )
 
     @property
@@ -188,12 +193,12 @@ class MemkitMemory(BaseMemory):
         *,
         initial_token_count: int = 0,
     ) -> list[ChatMessage]:
-        """What to send to the model: system text with what was recalled, then the newest whole turns.
+        """What to send to the model: system text with what memory adds, then the newest whole turns.
 
         The turns are valid for a chat API: every tool call is answered, and the first message after
-        system messages is the user's. With nothing to recall they come alone. Recalled text is
-        merged into the first system message when the session has one. Returns new objects; changes
-        nothing, whatever `input` is.
+        system messages is the user's. With nothing to add they come alone. What memory adds is
+        merged into the first system message when the session has one. Turns that the summary covers
+        are left out. Returns new objects; changes nothing, whatever `input` is.
 
         Not cached, so what was deleted or has expired is gone from the next call on; a recall takes
         little beside the model call that follows, and its query is embedded once.
@@ -208,32 +213,27 @@ class MemkitMemory(BaseMemory):
             BackendError: the session cannot be read. A recall that fails does not raise: it is
                 logged, and `last_missing` says so.
         """
-        limit = max(self.token_limit - initial_token_count, 1)
-        share = max(int(limit * self.chat_history_token_ratio), 1) if self.recall else limit
-        window = self._memory.sessions.window(scope=self.scope, max_tokens=share)
-        history = [to_chat_message(message) for message in window]
-        hits = self._recalled(_query(input, window), window) if self.recall else []
-        block = fenced(hits, max_tokens=limit - max(share, tokens_of(window)))
-        return with_block(history, block) if block else history
+        context = self._context(_query(input), max(self.token_limit - initial_token_count, 1))
+        self._last_missing = context.missing
+        history = [to_chat_message(message) for message in (*context.system_messages, *context.recent)]
+        return with_block(history, context.added) if context.added else history
 
-    def _recalled(self, query: str, window: Sequence[Message]) -> Sequence[ScoredRecord]:
-        try:
-            result = self._memory.recall(
-                query,
-                scope=[self.scope, self.user_scope],
-                top_k=self.top_k,
-                include_messages=self.include_messages,
-                # What stands in the prompt already must not be found again, nor be what the rest
-                # is measured against: the question itself would always be the best hit.
-                exclude_messages=[message for message in window if message.is_turn],
-            )
-        except (BackendError, ModelError) as error:
-            # Documented degradation: a chat goes on without its long-term memory.
-            _log.warning("nothing was recalled for session %s: %s", self.scope, error)
-            self._last_missing = frozenset({"recall"})
-            return []
-        self._last_missing = result.missing
-        return result.hits
+    def _context(self, query: str | None, max_tokens: int) -> TurnContext:
+        guidance = None
+        if self._working is not None:
+            guidance = guidance_block(self._working.instructions(scope=self.scope))
+        return self._memory.turn_context(
+            self.scope,
+            query,
+            working_memory=guidance,
+            episodes=3 if self.recall else 0,
+            skills=2 if self.recall else 0,
+            memories=self.top_k if self.recall else 0,
+            recent=None,
+            include_messages=self.include_messages,
+            max_tokens=max_tokens,
+            recent_share=self.chat_history_token_ratio if self.recall else 1.0,
+        )
 
     def get_all(self) -> list[ChatMessage]:
         """The whole log in append order, every dangling tool call answered by a placeholder."""
@@ -341,14 +341,12 @@ def _unpickled(kind: type[MemkitMemory], data: dict[str, Any], memory: Memory) -
     return kind.from_dict(data, memory=memory)
 
 
-def _query(given: object, window: Sequence[Message]) -> str:
-    """The text to recall for: of the message given, else of the newest user message."""
+def _query(given: object) -> str | None:
+    """The text of the message given; None for one that says nothing."""
     if given is not None and not isinstance(given, str | ChatMessage):
         raise InvalidInputError(f"get: input must be a text or a ChatMessage, got {shown(given)}")
     text = given.content if isinstance(given, ChatMessage) else given
-    if text and text.strip():
-        return text
-    return next((message.text for message in reversed(window) if message.role is Role.USER), "")
+    return text if text and text.strip() else None
 
 
 def _common(given: Sequence[Message], stored: Sequence[Message]) -> int:

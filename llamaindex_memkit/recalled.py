@@ -1,37 +1,13 @@
-"""What was recalled in a history: put into it as the core's fenced block, and taken out again."""
+"""What memory adds to a history: put into its system text, and taken out again."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageRole, TextBlock
 
 from llamaindex_memkit.convert import SYSTEM_ROLES
-from memkit_core import ScoredRecord
-from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, approximate_tokens
-from memkit_core.prompts import RECALLED_FENCE, recalled_block, recalled_line
-
-_OPEN, _CLOSE = RECALLED_FENCE.rsplit("\n", 1)
-# Nothing inside can hold the closing tag, since all recalled text is escaped.
-_FENCED = re.compile(rf"\n?{re.escape(_OPEN)}.*?{re.escape(_CLOSE)}", re.DOTALL)
-
-
-def fenced(hits: Iterable[ScoredRecord], *, max_tokens: int) -> str:
-    """The hits as one block of at most `max_tokens`, best first, "" when there is none that fits.
-
-    Whole records only: one that does not fit is left out, and smaller ones behind it may still
-    stand. `&`, `<` and `>` of recalled text are written as entities, so that it cannot close the fence.
-    """
-    room = max_tokens - approximate_tokens(RECALLED_FENCE) - MESSAGE_OVERHEAD
-    lines: list[str] = []
-    for hit in hits:
-        line = recalled_line(hit)
-        tokens = approximate_tokens(line) + 1
-        if tokens <= room:
-            room -= tokens
-            lines.append(line)
-    return recalled_block(lines)
+from memkit_core.prompts import without_added
 
 
 def with_block(history: Sequence[ChatMessage], block: str) -> list[ChatMessage]:
@@ -51,7 +27,8 @@ def without_blocks(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """
     kept = []
     for message in messages:
-        if message.role not in SYSTEM_ROLES or not _FENCED.search(message.content or ""):
+        text = message.content or ""
+        if message.role not in SYSTEM_ROLES or without_added(text) == text:
             kept.append(message)
             continue
         blocks = [block for block in map(_cleaned, message.blocks) if block is not None]
@@ -61,7 +38,6 @@ def without_blocks(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 
 
 def _cleaned(block: ContentBlock) -> ContentBlock | None:
-    if not isinstance(block, TextBlock) or not _FENCED.search(block.text):
+    if not isinstance(block, TextBlock) or (text := without_added(block.text)) == block.text:
         return block
-    text = _FENCED.sub("", block.text)
     return TextBlock(text=text) if text.strip() else None

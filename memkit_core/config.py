@@ -62,6 +62,8 @@ class Config:
             (20 ms for 500 points), so larger batches would stall other threads.
         outbox_attempts: tries of one outbox entry before it is kept aside and shown.
         outbox_seconds: the longest wait between two tries.
+        index_messages: whether user and assistant text of conversations is made searchable; for one
+            session alone see `Sessions.create`.
         queue_debounce: seconds after the last message or part for a session before what waits is written.
         queue_age: the longest that anything waits for that.
         queue_size: so many waiting messages of a session are written at once.
@@ -95,6 +97,7 @@ class Config:
     index_batch: int = 250
     outbox_attempts: int = 5
     outbox_seconds: float = 30.0
+    index_messages: bool = True
     queue_debounce: float = 0.2
     queue_age: float = 2.0
     queue_size: int = 50
@@ -138,6 +141,10 @@ class Config:
             value = getattr(self, one.name)
             if isinstance(one.default, str) and not isinstance(value, str | QdrantServer):
                 raise ConfigError(f"{one.name} must be a text, got {shown(value)}")
+            if isinstance(one.default, bool):
+                if not isinstance(value, bool):
+                    raise ConfigError(f"{one.name} must be True or False, got {shown(value)}")
+                continue
             if not isinstance(one.default, int | float):
                 continue
             kinds = (int, float) if isinstance(one.default, float) else (int,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -296,6 +297,11 @@ def checked_count(value: object, name: str, *, most: int) -> int:
     return value
 
 
+def checked_amount(value: object, name: str, *, most: int) -> int:
+    """A whole number from 0 to `most`, where 0 stands for none."""
+    return 0 if type(value) is int and value == 0 else checked_count(value, name, most=most)
+
+
 def checked_version(value: object) -> int:
     """The version that a stored value is expected to have, 0 for "there is none"."""
     return (
@@ -343,6 +349,15 @@ def _checked_call(call: object) -> ToolCall:
     )
 
 
+def listed_messages(given: object, name: str) -> list[Any]:
+    """What was given as a list of messages, not looked into; a single message is none."""
+    if isinstance(given, Message):
+        raise InvalidInputError(f"{name} takes a list of messages, got one; write [message]")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"{name} takes a list of messages, got {shown(given)}")
+    return list(given)
+
+
 def _checked_text(value: object, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidInputError(f"{name} must be a string or None, got {shown(value)}")
@@ -359,7 +374,7 @@ def _storable_json(value: object, depth: int) -> JsonValue:
         return [_storable_json(item, depth + 1) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {storable(key): _storable_json(item, depth + 1) for key, item in value.items()}
-    if value is None or isinstance(value, float):
+    if value is None or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, int) and value.bit_length() <= _LONGEST_INT:
         return value

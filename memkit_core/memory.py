@@ -646,7 +646,7 @@ class Memory:
     def turn_context(
         self,
         session: Scope,
-        query: str,
+        query: str | None,
         *,
         system: str = "",
         working_memory: str | None = None,
@@ -654,18 +654,21 @@ class Memory:
         episodes: int = 3,
         skills: int = 2,
         memories: int = 5,
-        recent: int = 10,
+        recent: int | None = 10,
+        include_messages: bool = False,
         max_tokens: int | None = None,
+        recent_share: float = 1.0,
         count: TokenCounter | None = None,
     ) -> TurnContext:
         """All that the prompt of one turn is built from, in order; calls no chat model.
 
-        System text and working memory, the rolling summary, the memories that answer `query`, and
-        the newest messages. A recall that fails leaves the memories out and says so in `.missing`.
+        System text and working memory, the rolling summary, the memories that answer `query` (episodes,
+        skills, then the others, each best first), and the newest messages. A recall that fails leaves the memories out and says so in `.missing`.
 
         Args:
             session: whose turn it is, `Scope.session(id, user=...)`.
-            query: the current input, to recall for; a blank one recalls nothing.
+            query: the current input, to recall for; a blank one recalls nothing. None for the newest
+                user message of the session.
             system: the system prompt.
             working_memory: what stands whole behind the system prompt; when None the notes of
                 `memory.working` of session and user, fenced as data. Give
@@ -675,10 +678,15 @@ class Memory:
             episodes: the most memories of type event; 0 for none.
             skills: the most of type skill; 0 for none.
             memories: the most of all other types; 0 for none.
-            recent: so many of the newest messages, as whole turns.
+            recent: so many of the newest messages, as whole turns; 0 for none, None for all that the
+                summary does not cover, as far as `max_tokens`, needed then, has room.
+            include_messages: also recall turns of conversations that are not among the recent ones,
+                as part of `memories`; see `recall`.
             max_tokens: the budget of the whole prompt with the current input, None for no limit.
                 System text and summary are never cut. The recent messages come next; recalled
                 memories, whole ones only, take at most half of what is left then.
+            recent_share: the part of what system text and summary leave that the recent messages
+                may take; the rest of it is the recalled memories', also where it is more than half.
             count: counts tokens, see `resolve_token_counter`.
 
         Raises:
@@ -700,7 +708,8 @@ class Memory:
             query,
             Wanted(
                 system=system, working_memory=working_memory, scopes=named, episodes=episodes,
-                skills=skills, memories=memories, recent=recent, max_tokens=max_tokens,
+                skills=skills, memories=memories, recent=recent, include_messages=include_messages,
+                max_tokens=max_tokens, recent_share=recent_share,
             ),
             sessions=self.sessions,
             summaries=self.summaries,
@@ -926,6 +935,9 @@ class Memory:
         begun goes on. False also while another process, or a memory of this one with other
         settings, holds the index: it works off the outbox. Also
         writes down how often recall returned what.
+
+        Raises:
+            InvalidInputError: `timeout` is no number of seconds.
         """
         self._store.check_open()
         timeout = checked_seconds(timeout, "flush: timeout")

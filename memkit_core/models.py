@@ -20,6 +20,8 @@ _POINTS = uuid.UUID("6d656d6b-6974-5f70-8f69-6e740a000001")
 MEMORIES = "memories"
 """The space of memory records."""
 MESSAGES = "messages"
+SEARCHABLE = "memkit_searchable"
+"""The key in a session's metadata that, with False, keeps what is appended from then on out of recall."""
 """The space of conversation turns."""
 
 NOTES = "notes"

@@ -604,9 +604,10 @@ class MessageLog(Protocol):
     ) -> list[Message]:
         """Append messages, and the turns that make them searchable, in one transaction.
 
-        Creates the session. A message whose id the session has replaces that one in place; a turn
+        Creates the session. No turn is written while its metadata has `SEARCHABLE` False. A message whose id the session has replaces that one in place; a turn
         names its message by id and takes its position; a replaced message without a turn loses the
-        one it had. Messages come with ids. Returns them with position and session set.
+        one it had. A summary that covers a message goes when it is replaced by one of another role,
+        speaker, text or calls. Messages come with ids. Returns them with position and session set.
         """
 
     def create(

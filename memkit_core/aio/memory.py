@@ -227,7 +227,7 @@ class AsyncMemory:
     async def turn_context(
         self,
         session: Scope,
-        query: str,
+        query: str | None,
         *,
         system: str = "",
         working_memory: str | None = None,
@@ -235,15 +235,17 @@ class AsyncMemory:
         episodes: int = 3,
         skills: int = 2,
         memories: int = 5,
-        recent: int = 10,
+        recent: int | None = 10,
+        include_messages: bool = False,
         max_tokens: int | None = None,
+        recent_share: float = 1.0,
         count: TokenCounter | None = None,
     ) -> TurnContext:
         """See `Memory.turn_context`."""
         return await self._hops.run(
             self._memory.turn_context, session, query, system=system, working_memory=working_memory,
             scopes=scopes, episodes=episodes, skills=skills, memories=memories, recent=recent,
-            max_tokens=max_tokens, count=count,
+            include_messages=include_messages, max_tokens=max_tokens, recent_share=recent_share, count=count,
         )  # fmt: skip
 
     async def turn_memories(

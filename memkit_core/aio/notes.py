@@ -67,7 +67,7 @@ class AsyncWorkingMemory:
         """See `WorkingMemory.instructions`."""
         return await self._hops.run(self._working.instructions, scope=scope)
 
-    def tools(self, *, scope: Scope) -> list[Callable[..., str]]:
+    def tools(self, *, scope: Scope | Callable[[], Scope]) -> list[Callable[..., str]]:
         """See `WorkingMemory.tools`; the functions block, and frameworks call such in threads."""
         return self._working.tools(scope=scope)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, ScopeError, shown
-from memkit_core.inputs import build_message
+from memkit_core.inputs import build_message, listed_messages
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Message, Role, ToolCall
@@ -42,7 +42,7 @@ class MessageBuffer:
         self._calls: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._open: str | None = None
-        for message in saved:
+        for message in listed_messages(saved, "saved"):
             self._keep(build_message(message, max_chars=self._max_chars))
         self._pending.clear()
         self._open = None

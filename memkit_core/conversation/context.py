@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, tokens_of
 from memkit_core.errors import BackendError, InvalidInputError, ModelError, shown
-from memkit_core.inputs import checked_count
+from memkit_core.filters import FilterLike
+from memkit_core.inputs import checked_amount, checked_count, checked_fraction
 from memkit_core.models import Message, RecallResult, RecordType, Role, ScoredRecord, Summary
 from memkit_core.ports import TokenCounter
 from memkit_core.prompts import recalled_block, recalled_line, summary_block
@@ -19,14 +23,30 @@ from memkit_core.scope import Scope
 
 _log = logging.getLogger("memkit")
 _LARGEST = 2**31
-_OTHERS = tuple(kind for kind in RecordType if kind not in (RecordType.EVENT, RecordType.SKILL))
+_APART = (RecordType.EVENT, RecordType.SKILL)
+_OTHERS = tuple(kind for kind in RecordType if kind not in _APART)
+# A turn is an event too: what tells it is what memkit itself puts into its metadata.
+_OTHERS_AND_TURNS: FilterLike = {
+    "or": [
+        {"type": {"in": [kind.value for kind in _OTHERS]}},
+        {"metadata.session_id": {"exists": True}, "metadata.role": {"exists": True}},
+    ]
+}
 
 
 class RecallOf(Protocol):
     """`Memory.recall` as it is used here."""
 
     def __call__(
-        self, query: str, *, scope: Sequence[Scope], top_k: int, types: Sequence[RecordType]
+        self,
+        query: str,
+        *,
+        scope: Sequence[Scope],
+        top_k: int,
+        types: Sequence[RecordType] = (),
+        filters: FilterLike | None = None,
+        include_messages: bool = False,
+        exclude_messages: Sequence[Message] = (),
     ) -> RecallResult:
         """See `Memory.recall`."""
 
@@ -38,6 +58,8 @@ class TurnContext:
     Attributes:
         system: the system text: what the caller gave, what system messages of the session say, and
             the note of working memory.
+        system_messages: these system messages themselves, for who sends them as they are.
+        working_memory: the note, as it stands at the end of `system`.
         summary: the rolling summary of the session, None when there is none.
         hits: the recalled memories that stand in `recalled`: episodes, skills, then the rest, each
             best first; none twice.
@@ -49,6 +71,8 @@ class TurnContext:
     """
 
     system: str
+    system_messages: tuple[Message, ...]
+    working_memory: str
     summary: Summary | None
     hits: tuple[ScoredRecord, ...]
     recalled: str
@@ -59,8 +83,16 @@ class TurnContext:
     @property
     def prompt(self) -> str:
         """The system prompt: system text, summary and recalled memories, those that there are."""
-        summary = "" if self.summary is None else summary_block(self.summary.text)
-        return "\n\n".join(part for part in (self.system, summary, self.recalled) if part)
+        return _joined(self.system, self._summary, self.recalled)
+
+    @property
+    def added(self) -> str:
+        """What memory adds to the system text: note, summary and recalled memories; "" without any."""
+        return _joined(self.working_memory, self._summary, self.recalled)
+
+    @property
+    def _summary(self) -> str:
+        return "" if self.summary is None else summary_block(self.summary.text)
 
     @property
     def messages(self) -> list[Message]:
@@ -82,13 +114,36 @@ class Wanted:
     episodes: int
     skills: int
     memories: int
-    recent: int
+    recent: int | None
+    include_messages: bool
     max_tokens: int | None
+    recent_share: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, before anything is read."""
+        for name in ("system", "working_memory"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(
+                    f"turn_context: {name} must be a string, got {shown(getattr(self, name))}"
+                )
+        for name in ("episodes", "skills", "memories"):
+            checked_amount(getattr(self, name), f"turn_context: {name}", most=_LARGEST)
+        if not isinstance(self.include_messages, bool):
+            raise InvalidInputError(
+                f"turn_context: include_messages must be True or False, got {shown(self.include_messages)}"
+            )
+        if self.max_tokens is not None:
+            checked_count(self.max_tokens, "turn_context: max_tokens", most=_LARGEST)
+        elif self.recent is None:
+            raise InvalidInputError("turn_context: recent=None takes what max_tokens leaves; give max_tokens")
+        if self.recent is not None:
+            checked_amount(self.recent, "turn_context: recent", most=_LARGEST)
+        checked_fraction(self.recent_share, "turn_context: recent_share")
 
 
 def build_turn_context(
     session: Scope,
-    query: str,
+    query: str | None,
     wanted: Wanted,
     *,
     sessions: Sessions,
@@ -97,61 +152,91 @@ def build_turn_context(
     count: TokenCounter,
 ) -> TurnContext:
     """The context of one turn; see `Memory.turn_context`."""
-    if not isinstance(query, str):
-        raise InvalidInputError(f"turn_context: query must be a string, got {shown(query)}")
-    checked_count(wanted.recent, "turn_context: recent", most=_LARGEST)
+    if query is not None and not isinstance(query, str):
+        raise InvalidInputError(f"turn_context: query must be a string or None, got {shown(query)}")
     budget = wanted.max_tokens
-    if budget is not None:
-        checked_count(budget, "turn_context: max_tokens", most=_LARGEST)
-    newest = sessions.window(scope=session, last=wanted.recent, count=count)
-    told = [message.text for message in newest if message.role is Role.SYSTEM and message.text]
-    system = "\n\n".join(part for part in (wanted.system, *told, wanted.working_memory) if part)
+    last = None if wanted.recent is None else max(wanted.recent, 1)
+    newest = sessions.window(scope=session, last=last, max_tokens=None if last else budget, count=count)
+    own = tuple(message for message in newest if message.role is Role.SYSTEM)
     summary = summaries.get(scope=session)
     context = TurnContext(
-        system=system, summary=summary, hits=(), recalled="", recent=(), truncated=False, missing=frozenset()
-    )
+        system=_joined(wanted.system, *(message.text for message in own), wanted.working_memory),
+        system_messages=own, working_memory=wanted.working_memory, summary=summary,
+        hits=(), recalled="", recent=(), truncated=False, missing=frozenset(),
+    )  # fmt: skip
     room = None
     if budget is not None:
-        # The current input stands behind all of this, unless it is the newest message already.
-        known = any(message.role is Role.USER and message.text == query for message in newest[-1:])
-        now = 0 if known or not query.strip() else count(query) + MESSAGE_OVERHEAD
-        room = budget - tokens_of(context.messages, count) - now
-        window = sessions.window(
+        room = budget - tokens_of(context.messages, count) - _tokens_of_input(query, newest, count)
+        newest = sessions.window(
             # Its system messages are not sent again, so they take nothing of what is left.
-            scope=session, last=wanted.recent, count=count,
-            max_tokens=max(room, 1) + tokens_of([m for m in newest if m.role is Role.SYSTEM], count),
+            scope=session, last=last, count=count,
+            max_tokens=max(int(room * wanted.recent_share), 1) + tokens_of(own, count),
         )  # fmt: skip
-        newest = window
     recent = tuple(message for message in newest if message.role is not Role.SYSTEM)
-    hits, missing = _recalled(query, wanted, recall)
+    asked = next((m.text for m in reversed(recent) if m.role is Role.USER), "") if query is None else query
+    if wanted.recent == 0:
+        recent = ()
+    elif wanted.recent is None and summary is not None:
+        recent = _not_covered(recent, summary.position)
+    hits, missing = _recalled(asked, wanted, recent, recall)
     if room is not None:
-        room = max(room - tokens_of(recent, count), 0) // 2
+        left = max(room - tokens_of(recent, count), 0)
+        room = max(left // 2, min(left, room - int(room * wanted.recent_share)))
     kept, block = _block(hits, room, count)
-    return TurnContext(
-        system=system, summary=summary, hits=kept, recalled=block, recent=recent,
-        truncated=len(kept) < len(hits), missing=missing,
-    )  # fmt: skip
+    return dataclasses.replace(
+        context, hits=kept, recalled=block, recent=recent, truncated=len(kept) < len(hits), missing=missing
+    )
 
 
-def _recalled(query: str, wanted: Wanted, recall: RecallOf) -> tuple[list[ScoredRecord], frozenset[str]]:
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _tokens_of_input(query: str | None, newest: Sequence[Message], count: TokenCounter) -> int:
+    """What the current input takes, which stands behind all of this unless it is the newest message already."""
+    if query is None or not query.strip():
+        return 0
+    known = any(message.role is Role.USER and message.text == query for message in newest[-1:])
+    return 0 if known else count(query) + MESSAGE_OVERHEAD
+
+
+def _not_covered(recent: Sequence[Message], position: int) -> tuple[Message, ...]:
+    """The turns that a summary up to `position` does not cover wholly; the newest turn in any case."""
+    starts = [place for place, message in enumerate(recent) if message.role is Role.USER]
+    for start, end in pairwise(starts):
+        if any(m.position is not None and m.position > position for m in recent[start:end]):
+            return tuple(recent[start:])
+    return tuple(recent[starts[-1] :]) if starts else ()
+
+
+def _recalled(
+    query: str, wanted: Wanted, recent: Sequence[Message], recall: RecallOf
+) -> tuple[list[ScoredRecord], frozenset[str]]:
+    others = partial(recall, types=_OTHERS)
+    if wanted.include_messages:
+        # What stands in the prompt already must not be found again, nor be what the rest is measured
+        # against: the question itself would always be the best hit.
+        said = [message for message in recent if message.is_turn]
+        others = partial(recall, filters=_OTHERS_AND_TURNS, include_messages=True, exclude_messages=said)
+    parts = (
+        (wanted.episodes, partial(recall, types=_APART[:1])),
+        (wanted.skills, partial(recall, types=_APART[1:])),
+        (wanted.memories, others),
+    )
     hits: list[ScoredRecord] = []
     missing: set[str] = set()
-    parts = (
-        (wanted.episodes, (RecordType.EVENT,)),
-        (wanted.skills, (RecordType.SKILL,)),
-        (wanted.memories, _OTHERS),
-    )
-    for top_k, types in parts:
+    for top_k, find in parts:
         if top_k == 0 or not query.strip():
             continue
         try:
-            result = recall(query, scope=wanted.scopes, top_k=top_k, types=types)
+            result = find(query, scope=wanted.scopes, top_k=top_k)
         except (BackendError, ModelError) as error:
             # Documented degradation: a chat goes on without its long-term memory.
             _log.warning("turn_context: nothing was recalled: %s", error)
             return hits, frozenset({*missing, "recall"})
         missing |= result.missing
-        hits += result
+        shown_already = {hit.record.point_id for hit in hits}
+        hits += [hit for hit in result if hit.record.point_id not in shown_already]
     return hits, frozenset(missing)
 
 

@@ -1,16 +1,16 @@
-"""What waits for one session, and what may wait at all."""
+"""What waits for one session."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.errors import InvalidInputError, MemkitError, ScopeError, shown
-from memkit_core.inputs import build_message
+from memkit_core.errors import MemkitError, ScopeError, shown
 from memkit_core.models import Message
 from memkit_core.scope import Scope, ScopeKind, require_scope
+
+_TALKING = (ScopeKind.SESSION, ScopeKind.USER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +70,10 @@ class Lane:
         return len(self.waiting) + sum(len(buffer.pending) for buffer in self.buffers)
 
 
-def storable_message(message: Message, max_chars: int) -> Message:
-    """The message as it will be stored. What no store could write is refused here, not behind the caller."""
-    checked = build_message(message, max_chars=max_chars)
-    if checked.payload is not None:
-        try:
-            json.dumps(checked.payload, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInputError(f"payload must be JSON: {error}") from error
-    return checked
+def talking_of(scope: object, verb: str) -> None:
+    """Refuse a scope that has no messages; None stands for all that have."""
+    if scope is not None and require_scope(scope, verb=f"queue.{verb}").kind not in _TALKING:
+        raise ScopeError(f"queue.{verb}: scope must be a session or a user, got {shown(scope)}")
 
 
 def session_of(scope: object, verb: str) -> Scope:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memkit_core.conversation.merging import joined_texts, merged_objects
+from memkit_core.conversation.note_aliases import by_alias, dumped
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
 from memkit_core.models import Note, NoteFormat
@@ -59,10 +60,12 @@ class NoteShape:
         if isinstance(content, str):
             content = _parsed(content)
         elif hasattr(content, "model_dump") and not isinstance(content, type):
-            content = content.model_dump(mode="json", exclude_unset=True)
+            content = dumped(self.schema, content)
         if not isinstance(content, Mapping):
             raise InvalidInputError(f"a note with a schema takes a JSON object, got {shown(content)}")
-        return checked_metadata(content, name="content")
+        named = by_alias(self.schema, checked_metadata(content, name="content"))
+        assert isinstance(named, dict)
+        return named
 
     def appended(self, old: Content | None, new: Content) -> Content:
         """`old` and `new` together, see `merged_objects` and `joined_texts`.
@@ -133,6 +136,8 @@ def _violations(schema: type[BaseModel], content: dict[str, JsonValue]) -> str:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         said = [f"{'.'.join(map(str, one['loc'])) or 'the whole'}: {one['msg']}" for one in found]
         return "; ".join(said[:_SAID_ERRORS]) + ("; …" if len(said) > _SAID_ERRORS else "")
+    except Exception as error:  # noqa: BLE001 - a validator is the caller's code and may raise anything
+        return f"a validator failed: {type(error).__name__}: {shown(str(error))}"
     return ""
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 
 from memkit_core.config import Config
 from memkit_core.conversation.buffer import MessageBuffer
-from memkit_core.conversation.lane import Lane, QueueState, session_of, storable_message
+from memkit_core.conversation.lane import Lane, QueueState, session_of, talking_of
 from memkit_core.conversation.turn import Turn
-from memkit_core.errors import BackendError, ClosedError, InvalidInputError, MemkitError, shown
+from memkit_core.errors import BackendError, ClosedError, MemkitError
+from memkit_core.inputs import build_message, checked_seconds, listed_messages
 from memkit_core.models import Message, Role
 from memkit_core.scope import Scope, ScopeKind
 
@@ -87,10 +88,9 @@ class PersistQueue:
             InvalidInputError: a message that cannot be stored; none of the call is taken.
             ClosedError: the memory was closed.
         """
-        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
-            raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
         session = session_of(scope, "append")
-        checked = [storable_message(message, self._config.max_content_chars) for message in messages]
+        most = self._config.max_content_chars
+        checked = [build_message(message, max_chars=most) for message in listed_messages(messages, "append")]
         if checked:
             with self._changed:
                 lane = self._lane(session)
@@ -111,7 +111,7 @@ class PersistQueue:
 
         Raises:
             ScopeError: `scope` is not a session.
-            InvalidInputError: a message that cannot be stored.
+            InvalidInputError: a message that cannot be stored; none of the call is taken.
             ClosedError: the memory was closed.
         """
         session = session_of(scope, "turn")
@@ -127,10 +127,11 @@ class PersistQueue:
                     lane.buffers.append(buffer)
                 self._put(lane, at_once=at_once)
 
-        turn = Turn(buffer, changed)
-        for message in messages:
-            turn.add(message)
-        return turn
+        for message in listed_messages(messages, "turn"):
+            buffer.add(message)
+        if buffer.pending:
+            changed(any(message.role is Role.TOOL for message in buffer.messages))
+        return Turn(buffer, changed)
 
     def _lane(self, session: Scope) -> Lane:
         if self._closed:
@@ -299,7 +300,13 @@ class PersistQueue:
         Args:
             timeout: seconds, None for no limit.
             scope: only the sessions of this scope; a user stands for all of the user's.
+
+        Raises:
+            InvalidInputError: `timeout` is no number of seconds.
+            ScopeError: `scope` is neither a session nor a user.
         """
+        timeout = checked_seconds(timeout, "flush: timeout")
+        talking_of(scope, "flush")
         with self._changed:
             lanes = [(lane, lane.added, lane.ends) for lane in self._lanes_of(scope)]
             helped = bool(lanes)

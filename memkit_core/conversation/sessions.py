@@ -10,16 +10,23 @@ from memkit_core.config import Config
 from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, with_relevant
 from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.titles import title_in, title_prompt
-from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, resolve_token_counter, tokens_of
 from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
-from memkit_core.inputs import build_message, build_turn, checked_count, checked_enum, checked_id, listed
+from memkit_core.inputs import (
+    build_message,
+    build_turn,
+    checked_count,
+    checked_enum,
+    checked_id,
+    listed,
+    listed_messages,
+)
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
-from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
@@ -85,7 +92,8 @@ class Sessions:
         """Store checked messages and their turns in one transaction."""
         now = self._clock()
         newest = {message.id: message for message in checked}.values()
-        turns = [build_turn(m, session=session, now=now) for m in newest if m.is_turn]
+        said = [m for m in newest if m.is_turn and self._config.index_messages]
+        turns = [build_turn(m, session=session, now=now) for m in said]
         stored = self._store.log.append(session, checked, turns, now=now)
         if turns:
             self._changed()
@@ -97,9 +105,7 @@ class Sessions:
         Raises:
             InvalidInputError: a message that cannot be stored.
         """
-        given = iterated(messages)
-        if given is None:
-            raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
+        given = listed_messages(messages, "append")
         return [build_message(m, max_chars=self._config.max_content_chars) for m in given]
 
     def create(
@@ -109,6 +115,9 @@ class Sessions:
 
         Idempotent, also from several threads and processes: a session that is there, such as one that
         its first message made, is returned as it is.
+
+        With `memkit_searchable` False in the metadata, here or by `update`, what is appended from then
+        on is not found by recall.
 
         Raises:
             ScopeError: `scope` is not a session.
@@ -235,12 +244,14 @@ class Sessions:
     ) -> list[Message]:
         """The newest whole turns that fit, led by the system messages: valid for a chat API.
 
-        Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`.
+        Costs what is returned, not the history. See `memkit_core.conversation.windows.fitted`, and
+        `resolve_token_counter` for what may count.
         """
         session = _session(scope, "window")
         for name, limit in (("last", last), ("max_tokens", max_tokens)):
             if limit is not None:
                 checked_count(limit, f"window: {name}", most=_LARGEST)
+        count = resolve_token_counter(count)
         waiting = self.queue.settle(session)
         if waiting:
             view = repaired(self._overlaid(session, waiting))
@@ -292,7 +303,7 @@ class Sessions:
             neighbours: so many turns before and after each recalled one come along.
             max_tokens: a budget of all of it; recalled turns take at most half of what the recent
                 messages leave. None for no limit.
-            count: how many tokens a text takes.
+            count: counts tokens, see `resolve_token_counter`.
 
         Raises:
             ScopeError: `scope` is not a session.
@@ -306,6 +317,7 @@ class Sessions:
         if neighbours != 0:
             checked_count(neighbours, "relevant_window: neighbours", most=_LARGEST)
         placed = checked_enum(Merge, merge, "merge")
+        count = resolve_token_counter(count)
         window = self.window(scope=scope, last=recent, max_tokens=max_tokens, count=count)
         return with_relevant(
             self._store.log,

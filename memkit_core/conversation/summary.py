@@ -18,6 +18,7 @@ from memkit_core.inputs import checked_count
 from memkit_core.models import DeleteReceipt, Message, Summary
 from memkit_core.ports import RecordStore, Summarizer, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
+from memkit_core.stores.turns import words_of
 from memkit_core.times import Clock
 
 _log = logging.getLogger("memkit")
@@ -76,7 +77,8 @@ class Summaries:
     """Makes, reads and deletes the rolling summaries of sessions. Thread-safe.
 
     A summary covers the messages up to a position, which only moves forward, also when several
-    processes summarise at once. It is deleted with its session, and with any message it covers.
+    processes summarise at once. It is deleted with its session, and when a message that it covers is
+    deleted or replaced by one that says something else; the next `update` then begins anew.
     """
 
     def __init__(self, store: RecordStore, config: Config, clock: Clock) -> None:
@@ -115,7 +117,7 @@ class Summaries:
         Meant to be called once a turn, after it. At most one call of the summarizer, with the
         summary so far and only the messages behind it, at most `threshold` tokens of them. When it
         raises, or answers with what is no summary, nothing changes and `error` says so. An answer
-        that is too long is cut to `Config.summary_max_tokens`.
+        that is too long is cut to `Config.summary_max_tokens`, and to half of the threshold.
 
         Args:
             scope: the session.
@@ -148,7 +150,8 @@ class Summaries:
         if not covered:
             return SummaryUpdate(summary=previous, saved=saved)
         text = error = None
-        most = self._config.summary_max_tokens
+        # A summary that alone was above the threshold would be made anew in each turn.
+        most = min(self._config.summary_max_tokens, max(limit // 2, 1))
         try:
             answer = (summarizer or ExtractiveSummarizer())(
                 "" if previous is None else previous.text, inputs, most
@@ -161,7 +164,7 @@ class Summaries:
             return self._failed(previous, saved=saved, error=error)
         position = messages[covered - 1].position or 0
         made = Summary(session=session, text=text, position=position, updated_at=self._clock())
-        result = self._keep(made, after=after, messages=covered)
+        result = self._keep(made, after=after, messages=messages[:covered])
         return SummaryUpdate(
             summary=result.summary, changed=result.changed, saved=result.saved, error=result.error,
             pending=not ended,
@@ -295,15 +298,31 @@ class Summaries:
     def _limit(self, threshold: float | None, model_window: int | None) -> int:
         if threshold is None:
             return self._config.summary_threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold > 0:
-            raise InvalidInputError(f"update: threshold must be a number above 0, got {shown(threshold)}")
+        if (
+            isinstance(threshold, bool)
+            or not isinstance(threshold, int | float)
+            or not 0 < threshold < _LARGEST
+        ):
+            raise InvalidInputError(
+                f"update: threshold must be a number above 0 and below {_LARGEST}, got {shown(threshold)}"
+            )
         if threshold >= 1:
             return int(threshold)
         if model_window is None:
             raise InvalidInputError("update: a fraction as threshold needs model_window, the model's tokens")
         return max(int(threshold * checked_count(model_window, "update: model_window", most=_LARGEST)), 1)
 
-    def _keep(self, made: Summary, *, after: int, messages: int) -> SummaryUpdate:
+    def _keep(self, made: Summary, *, after: int, messages: Sequence[Message]) -> SummaryUpdate:
+        result = self._saved(made, after=after, messages=len(messages))
+        if result.changed and result.saved:
+            # A message that was replaced while the model thought; later ones the store sees to.
+            now = self._store.log.read(made.session, last=len(messages), before=made.position + 1)
+            if [words_of(message) for message in now] != [words_of(message) for message in messages]:
+                self._store.log.clear_summary(made.session)
+                return SummaryUpdate(summary=None)
+        return result
+
+    def _saved(self, made: Summary, *, after: int, messages: int) -> SummaryUpdate:
         session = made.session
         with self._lock:
             unsaved = self._unsaved.get(session)

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -68,24 +68,42 @@ def resolve_token_counter(given: object = None) -> TokenCounter:
     """The counter that `given` stands for; never downloads anything, then or later.
 
     Args:
-        given: a function from text to tokens, which is used as it is; a chat model, whose
+        given: a function from text to tokens; a chat model, whose
             `get_num_tokens` is used unless it would need a tokenizer that is not on disk; or None:
             tiktoken's `o200k_base` when the package and its data are there, else
             `approximate_tokens`.
 
     Raises:
-        InvalidInputError: `given` is none of these.
+        InvalidInputError: `given` is none of these; later, when what it counts is no number of tokens.
     """
     own = getattr(given, "get_num_tokens", None)
     if own is not None and not isinstance(given, type):
         return _counter_of_model(given, own)
     if given is None:
         return _tiktoken("o200k_base") or approximate_tokens
-    if callable(given):
+    if given is approximate_tokens or isinstance(given, _Checked):
         return given
+    if callable(given):
+        return _Checked(given)
     raise InvalidInputError(
         f"count takes a function from text to tokens or a model with get_num_tokens, got {shown(given)}"
     )
+
+
+class _Checked:
+    """A counter of somebody else's, whose answers are looked at: a wrong one would cut windows at random."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: Callable[[str], object]) -> None:
+        self._count = count
+
+    def __call__(self, text: str) -> int:
+        """The number of tokens that the counter says."""
+        tokens = self._count(text)
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise InvalidInputError(f"count must answer with a number of tokens, got {shown(tokens)}")
+        return tokens
 
 
 def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:
@@ -93,7 +111,7 @@ def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:
     counting = _module_of(kind, "get_num_tokens"), _module_of(kind, "get_token_ids")
     custom = getattr(model, "custom_get_token_ids", None) is not None
     if custom or not all(module.startswith(("langchain_core", "langchain_openai")) for module in counting):
-        return own
+        return _Checked(own)
     # LangChain's own ways fetch a tokenizer from the network when it is not there: its base class
     # that of GPT-2, its OpenAI models tiktoken's data.
     if counting[1].startswith("langchain_openai"):

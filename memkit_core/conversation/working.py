@@ -161,17 +161,25 @@ class WorkingMemory:
         """
         return instructions_for(self.get(scope=scope), self._shape)
 
-    def tools(self, *, scope: Scope) -> list[Callable[..., str]]:
+    def tools(self, *, scope: Scope | Callable[[], Scope]) -> list[Callable[..., str]]:
         """`get_working_memory`, `update_working_memory` and `clear_working_memory` for a model to call.
 
         Plain functions with annotations and docstrings, which every framework makes tools of. Each
         answers with text; a content that cannot be stored is told to the model, a failing store raises.
+
+        Args:
+            scope: the session or user whose note it is, or a function that names it at each call.
         """
-        self._owner(scope, "tools")
+        if not callable(scope):
+            self._owner(scope, "tools")
+
+        def owner() -> Scope:
+            return scope() if callable(scope) else scope
+
         return note_tools(
-            get=lambda: self.get(scope=scope),
-            update=lambda content, mode: self.update(content, scope=scope, mode=mode),
-            clear=lambda: self.clear(scope=scope),
+            get=lambda: self.get(scope=owner()),
+            update=lambda content, mode: self.update(content, scope=owner(), mode=mode),
+            clear=lambda: self.clear(scope=owner()),
             as_json=self._shape.format is NoteFormat.JSON,
         )
 

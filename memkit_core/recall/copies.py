@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ROW_BYTES = 1536
 """What a row costs beside its vector: the candidate, the columns, and its share of postings."""
 _USUAL_DIMENSION = 256
+_AT_ONCE = 500
+"""Rows up to which the first question reads a partition: about as quick as asking the index."""
 _ASKED = 10_000
 """Partitions whose askings are remembered."""
 _TOO_LARGE = -1000
@@ -61,11 +63,14 @@ class PartitionCopies:
         if self._max_bytes <= 0 or query.where is not None:
             return None
         key = (target.owner.digest, target.space)
-        copy = self._copy(key)
+        copy, first = self._copy(key)
         if copy is None:
             return None
         terms = query_terms(query.text)
         most = self._max_bytes // 2 // _bytes(1, _USUAL_DIMENSION if vector is None else len(vector))
+        if first:
+            # One question does not pay for reading a large partition: a process may ask only one.
+            most = min(most, _AT_ONCE)
         with copy.lock:
             known = copy.update(table, target, terms, most)
             found = None
@@ -74,10 +79,11 @@ class PartitionCopies:
         if known:
             self._make_room()
         else:
-            self._forget(key, copy)
+            self._forget(key, copy, first=first)
         return found
 
-    def _copy(self, key: _Key) -> PartitionCopy | None:
+    def _copy(self, key: _Key) -> tuple[PartitionCopy | None, bool]:
+        """The copy, made when new, and whether the partition is asked for the first time."""
         with self._mutex:
             if self._pid != os.getpid():
                 # Another thread of the parent may have been writing in them.
@@ -85,21 +91,21 @@ class PartitionCopies:
             copy = self._copies.get(key)
             if copy is not None:
                 self._copies.move_to_end(key)
-                return copy
+                return copy, False
             asked = self._asked[key] = self._asked.pop(key, 0) + 1
             if len(self._asked) > _ASKED:
                 self._asked.popitem(last=False)
-            # One question does not pay for reading the partition: a process may ask only one.
-            if asked <= 1:
-                return None
+            if asked < 1:
+                return None, False
             copy = self._copies[key] = PartitionCopy()
-            return copy
+            return copy, asked == 1
 
-    def _forget(self, key: _Key, copy: PartitionCopy) -> None:
+    def _forget(self, key: _Key, copy: PartitionCopy, *, first: bool) -> None:
         with self._mutex:
             if self._copies.get(key) is copy:
                 del self._copies[key]
-                self._asked[key] = _TOO_LARGE if copy.too_large else 0
+                if copy.too_large and not first:
+                    self._asked[key] = _TOO_LARGE
 
     def _make_room(self) -> None:
         with self._mutex:

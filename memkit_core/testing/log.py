@@ -10,6 +10,7 @@ import pytest
 
 from memkit_core.errors import MemkitError
 from memkit_core.models import (
+    SEARCHABLE,
     DeleteReceipt,
     MemoryRecord,
     Message,
@@ -242,6 +243,29 @@ class LogContract(ContractGuard):
         assert store.log.summary(TALK) is None
         assert not store.log.save_summary(_summary("of four", 3), after=-1, messages=4)
         assert not store.log.save_summary(_summary("of one more", 3), after=2, messages=1)
+
+    def test_a_session_may_be_kept_out_of_search(self, store: RecordStore) -> None:
+        """While its metadata says so no turn of a session is written, and a replaced message loses its own."""
+        append(store, TALK, [message("a", "tea"), message("b", "tea")])
+        store.log.update(TALK, metadata={SEARCHABLE: False})
+        append(store, TALK, [message("c", "tea"), message("a", "tea")])
+        assert found_by_words(store, turns(TALK), "tea") == {"b"}
+        store.log.update(TALK, metadata={SEARCHABLE: None})
+        append(store, TALK, [message("c", "tea")])
+        assert found_by_words(store, turns(TALK), "tea") == {"b", "c"}
+        assert [one.id for one in store.log.read(TALK)] == ["a", "b", "c"]
+
+    def test_a_changed_message_is_in_no_summary(self, store: RecordStore) -> None:
+        """A summary goes when a message it covers says something else by now, and stays when it says the same."""
+        append(store, TALK, [message(str(i), indexed=False) for i in range(6)])
+        assert store.log.save_summary(_summary("of three", 2), after=-1, messages=3)
+        [again] = [one for one in store.log.read(TALK) if one.id == "1"]
+        append(store, TALK, [dataclasses.replace(again, metadata={"seen": True})])
+        append(store, TALK, [message("4", text="another", indexed=False)])
+        assert store.log.summary(TALK) is not None
+        append(store, TALK, [dataclasses.replace(again, text="corrected")])
+        assert store.log.summary(TALK) is None
+        assert store.log.save_summary(_summary("of three", 2), after=-1, messages=3)
 
     def test_deletes_take_the_summary_along(self, store: RecordStore) -> None:
         """Clearing a session, deleting its scope, its user or everything deletes the summary and counts it."""

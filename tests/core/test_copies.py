@@ -153,8 +153,14 @@ class TestKeeping:
     """What is kept, and when."""
 
     def test_not_for_one_question(self, memory):
-        """The first question is answered by the store: a process that asks once reads no whole partition."""
-        memory.add("green tea", scope=ALICE)
+        """The first question reads a partition only if it is small: a process may ask only once."""
+        memory.add_many([f"green tea {n}" for n in range(501)], scope=ALICE)
+        memory.add("green tea", scope=TALK)
+        memory.recall("tea", scope=TALK)
+        assert held(memory._recall._copies) == 1
+        memory.delete(scope=TALK)
+        memory.recall("tea", scope=TALK)
+        assert held(memory._recall._copies) == 0
         memory.recall("tea", scope=ALICE)
         assert held(memory._recall._copies) == 0
         memory.recall("tea", scope=ALICE)

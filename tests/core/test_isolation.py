@@ -4,6 +4,7 @@
 adds it there, and `test_every_public_method_is_listed` fails until it is.
 """
 
+import asyncio
 import dataclasses
 import itertools
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from operator import methodcaller
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain.agents.middleware import ModelRequest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage, RemoveMessage
+from langgraph.runtime import Runtime
 from llama_index.core.llms import ChatMessage
 from llama_index.core.vector_stores.types import VectorStoreQuery
 
@@ -178,6 +182,23 @@ class Case:
             self.memory, session_id=session.id, user=session.parent
         )
 
+    def of_agent(self):
+        return langchain_memkit.MemkitMiddleware(
+            self.memory,
+            scope=self.session,
+            max_tokens=self.one(None, 200),
+            working=self.one(None, self.memory.working),
+        )
+
+    def model_call(self):
+        said = [HumanMessage(self.me.marker, id=self.other.message_ids[0])]
+        return ModelRequest(
+            model=FakeListChatModel(responses=["x"]), messages=said, state={}, runtime=Runtime()
+        )
+
+    def of_block(self):
+        return llamaindex_memkit.MemkitMemoryBlock(memory=self.memory, user=self.session.parent)
+
     def of_llamaindex(self):
         session = self.session
         return llamaindex_memkit.MemkitMemory.from_defaults(
@@ -265,6 +286,10 @@ def retrieve_llamaindex(case):
     return [(found.score, found.node.to_dict()) for found in retriever.retrieve(case.query)]
 
 
+def prompt_of(request):
+    return [request.system_message, *request.messages]
+
+
 def noted(case):
     return case.memory.working.using(per=case.one("session", "user"), template=case.one(None, "# Note"))
 
@@ -309,7 +334,8 @@ READS = {
         case.session,
         case.query,
         scopes=case.one(None, [*case.me.scopes]),
-        recent=case.one(1, 9),
+        recent=case.one(0, 1, 9),
+        include_messages=case.one(False, True),
         max_tokens=case.one(None, 99, 999),
     ),
     "Memory.turn_memories": lambda case: case.memory.turn_memories(
@@ -326,6 +352,13 @@ READS = {
     ),
     "MemkitChatMessageHistory.messages": lambda case: case.of_langchain().messages,
     "MemkitChatMessageHistory.raw_messages": lambda case: case.of_langchain().raw_messages,
+    "MemkitChatMessageHistory.turn_messages": lambda case: case.of_langchain().turn_messages(case.query),
+    "MemkitMiddleware.wrap_model_call": lambda case: case.of_agent().wrap_model_call(
+        case.model_call(), prompt_of
+    ),
+    "MemkitMemoryBlock.aget": lambda case: asyncio.run(
+        case.of_block().aget([ChatMessage(case.query)], session_id=case.session.id)
+    ),
     "MemkitMemory.get": lambda case: case.of_llamaindex().get(input=case.query),
     "MemkitMemory.get_all": lambda case: case.of_llamaindex().get_all(),
     "langchain MemkitRetriever": retrieve_langchain,
@@ -465,6 +498,16 @@ WRITES = {
         ]
     ),
     "MemkitChatMessageHistory.clear": lambda case: case.of_langchain().clear(),
+    "MemkitMiddleware.before_agent": lambda case: case.of_agent().before_agent(
+        {"messages": [HumanMessage(f"{case.me.marker} {FOUND_BY_ALL}", id=case.other.message_ids[0])]},
+        Runtime(),
+    ),
+    "MemkitMiddleware.after_agent": lambda case: case.of_agent().after_agent(
+        {"messages": [HumanMessage(case.me.marker, id=case.other.message_ids[0])]}, Runtime()
+    ),
+    "MemkitMemoryBlock.aput": lambda case: asyncio.run(
+        case.of_block().aput([ChatMessage(case.me.marker)], session_id=case.session.id)
+    ),
     "MemkitMemory.put": lambda case: case.of_llamaindex().put(ChatMessage(case.me.marker)),
     "MemkitMemory.put_messages": lambda case: case.of_llamaindex().put_messages(
         [ChatMessage(case.me.marker)]
@@ -483,6 +526,9 @@ NEITHER = {
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
     # The first of the whole memory, for its operator: counts and the store's last error.
     *("PersistQueue.state", "PersistQueue.flush", "PersistQueue.run_due", "PersistQueue.close"),
+    *("MemkitMiddleware.name", "MemkitMiddleware.state_schema"),
+    # As after_agent.
+    *("MemkitMiddleware.before_model", "MemkitMiddleware.after_model"),
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
@@ -511,7 +557,9 @@ def public_methods(kind):
         *PARTS.values(),
         PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
+        langchain_memkit.MemkitMiddleware,
         llamaindex_memkit.MemkitMemory,
+        llamaindex_memkit.MemkitMemoryBlock,
     ],
     ids=lambda kind: kind.__name__,
 )

@@ -441,6 +441,56 @@ def test_what_cannot_be_stored_is_refused_at_once(message, problem):
     assert desk.queue.state == QueueState()
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        "text",
+        7,
+        said("one"),
+        [said("fine"), "text"],
+        [said("fine"), said("x", payload={"k": object()})],
+        [said("fine"), said("x", Role.TOOL, tool_call_id="never asked")],
+        [said("fine", id="1"), said("x", Role.ASSISTANT, id="1")],
+    ],
+    ids=range(8),
+)
+def test_a_turn_is_begun_whole_or_not_at_all(messages):
+    """When one of the messages that a turn begins with is refused, none of them is queued."""
+    desk = Desk()
+    with pytest.raises(InvalidInputError):
+        desk.queue.turn(messages, scope=TALK)
+    assert desk.queue.state == QueueState()
+    if messages is None or isinstance(messages, str | int):
+        with pytest.raises(InvalidInputError, match="saved"):
+            desk.queue.turn([said("fine")], scope=TALK, saved=messages)
+    with desk.queue.turn([said("good")], scope=TALK) as turn:
+        turn.add(said("day", Role.ASSISTANT))
+        with pytest.raises(InvalidInputError):
+            turn.add(said("x", payload={"k": object()}))
+    desk.at(0)
+    assert desk.written == [("talk", ["good", "day"])]
+
+
+@pytest.mark.parametrize("timeout", ["1", float("nan"), True, [1]])
+def test_a_deadline_is_a_number_of_seconds(timeout):
+    """Anything else is refused before anything is written; a very long one is as good as none."""
+    desk = Desk()
+    desk.queue.append([said("x")], scope=TALK)
+    with pytest.raises(InvalidInputError, match="timeout"):
+        desk.queue.flush(timeout)
+    for scope in ("x", 7, [TALK], Scope.workspace("w")):
+        with pytest.raises(ScopeError, match="flush"):
+            desk.queue.flush(scope=scope)
+    assert desk.written == []
+    with Memory.open(":memory:") as memory:
+        with pytest.raises(InvalidInputError, match="timeout"):
+            memory.flush(timeout)
+        assert memory.flush(1e300)
+    assert desk.queue.flush(1e300)
+    assert desk.written == [("talk", ["x"])]
+
+
 def test_settings_that_cannot_work_are_refused():
     """A negative pause or no writer at all is a typed error."""
     for name, value in (("queue_debounce", -1), ("queue_retries", -1), ("queue_size", 0)):

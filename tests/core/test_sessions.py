@@ -8,7 +8,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms import MockLLM
 
-from memkit_core import Memory, Message, ModelError, RecordNotFoundError, Role, Scope
+from memkit_core import Config, ConfigError, Memory, Message, ModelError, RecordNotFoundError, Role, Scope
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.errors import InvalidInputError, ScopeError
 
@@ -309,3 +309,22 @@ def test_nothing_of_a_deleted_user_is_in_the_file(tmp_path):
     assert b"marker" not in path.read_bytes()
     with contextlib.closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT count(*) FROM scopes").fetchone() == (1,)
+
+
+def test_conversations_can_be_kept_out_of_recall():
+    """By configuration no turn is searchable, by the metadata of a session those of that session are not."""
+    alice = Scope.user("alice")
+    said = [Message(role=Role.USER, text="my owl is called Pip")]
+    for config in (Config(disk_reserve=1, index_messages=False), Config(disk_reserve=1)):
+        with Memory.open(":memory:", config=config) as memory:
+            quiet, open_ = (Scope.session(name, user=alice) for name in ("quiet", "open"))
+            memory.sessions.create(scope=quiet, metadata={"memkit_searchable": False})
+            for scope in (quiet, open_):
+                memory.sessions.append(said, scope=scope)
+                memory.sessions.queue.append(said, scope=scope)
+                assert len(memory.sessions.read(scope=scope)) == 2
+            found = memory.recall("owl", scope=alice, include_messages=True, top_k=9)
+            assert {hit.record.scope for hit in found} == ({open_} if config.index_messages else set())
+            assert memory.upkeep.verify().problems == ()
+    with pytest.raises(ConfigError, match="index_messages"):
+        Config(index_messages="no")

@@ -1,6 +1,7 @@
 """`memory.summaries`: the older part of a session as one summary, the newest messages verbatim."""
 
 import contextlib
+import dataclasses
 import sqlite3
 import threading
 
@@ -271,6 +272,28 @@ def test_a_message_deleted_while_it_is_summarised_is_in_no_summary(memory):
     assert memory.summaries.get(scope=TALK) is None
 
 
+def test_a_message_replaced_makes_its_summary_anew(memory):
+    """A summary of what was corrected goes, also when it was being made; the next one tells the correction."""
+    log = talk(memory, 0, 20)
+    corrected = dataclasses.replace(log[0], text="I live in Oslo.", payload=None)
+    memory.summaries.update(summarizer=Scripted("old"), **CHAT)
+    memory.sessions.append([log[0]], scope=TALK)
+    assert memory.summaries.get(scope=TALK).text == "old"
+    memory.sessions.append([corrected], scope=TALK)
+    assert memory.summaries.get(scope=TALK) is None
+    assert memory.summaries.update(scope=TALK, threshold=150).changed
+    assert "Oslo" in memory.summaries.get(scope=TALK).text
+
+    def slow(*_):
+        memory.sessions.append([dataclasses.replace(corrected, text="I live in Bergen.")], scope=TALK)
+        return "Oslo still"
+
+    memory.summaries.clear(scope=TALK)
+    result = memory.summaries.update(summarizer=slow, **CHAT)
+    assert not result.changed
+    assert memory.summaries.get(scope=TALK) is None
+
+
 def test_two_that_summarise_at_once(memory):
     """Of two summaries of the same messages one is kept, whole, and the position only moves forward."""
     talk(memory, 0, 20)
@@ -333,11 +356,18 @@ def test_a_fraction_of_the_models_window(memory):
         {"threshold": 0.5},
         {"threshold": 0},
         {"threshold": True},
+        {"threshold": float("inf")},
+        {"threshold": float("nan")},
+        {"threshold": 1e300},
+        {"threshold": "100"},
+        {"count": "gpt"},
+        {"count": lambda _: None},
+        {"count": lambda _: -1},
         {"threshold": 0.5, "model_window": 0},
         {"keep": 0},
     ):
         with pytest.raises(InvalidInputError):
-            memory.summaries.update(summarizer=told, **wrong, **CHAT)
+            memory.summaries.update(summarizer=told, **{**CHAT, **wrong})
 
 
 def test_only_sessions_have_summaries(memory):

@@ -13,7 +13,7 @@ from llama_index.core.llms import ChatMessage
 
 from langchain_memkit.convert import to_memkit
 from llamaindex_memkit.convert import to_message
-from memkit_core import InvalidInputError, Message, Role, ToolCall
+from memkit_core import InvalidInputError, Memory, Message, Role, Scope, ToolCall
 from memkit_core.conversation.tokens import (
     IMAGE_TOKENS,
     MEDIA_TOKENS,
@@ -110,9 +110,9 @@ def offline(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_function_is_used_as_it_is():
+def test_a_function_is_used():
     """A given function counts."""
-    assert resolve_token_counter(len) is len
+    assert resolve_token_counter(len)("four") == 4
 
 
 def test_a_models_own_counter_is_used():
@@ -161,6 +161,30 @@ def test_tiktoken_counts_when_its_data_is_there(offline):
         assert count("hello world") == 2
         assert count("<|endoftext|>") > 1
         assert 1000 < count("a" * 100_000) < 100_000
+
+
+@pytest.mark.parametrize("answer", [None, -1, 1.5, "3", True])
+def test_a_counter_answers_with_a_number(answer):
+    """What a counter says is looked at wherever one is taken: a wrong number would cut windows at random."""
+
+    class Model:
+        def get_num_tokens(self, _text):
+            return answer
+
+    talk = Scope.session("s", user="alice")
+    with Memory.open(":memory:") as memory:
+        memory.sessions.append([Message(role=Role.USER, text="hello")], scope=talk)
+        for count in (lambda _: answer, Model()):
+            for call in (
+                lambda count: resolve_token_counter(count)("x"),
+                lambda count: memory.sessions.window(scope=talk, max_tokens=9, count=count),
+                lambda count: memory.sessions.relevant_window("x", scope=talk, max_tokens=9, count=count),
+                lambda count: memory.summaries.context(scope=talk, count=count),
+                lambda count: memory.summaries.update(scope=talk, count=count),
+                lambda count: memory.turn_context(talk, "x", max_tokens=9, count=count),
+            ):
+                with pytest.raises(InvalidInputError, match="number of tokens"):
+                    call(count)
 
 
 @pytest.mark.parametrize("wrong", [7, "gpt-4o", [len]])

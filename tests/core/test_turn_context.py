@@ -2,8 +2,9 @@
 
 import pytest
 
-from memkit_core import BackendError, Config, Memory, Message, Role, Scope
+from memkit_core import BackendError, Config, InvalidInputError, Memory, Message, Role, Scope, ScopeError
 from memkit_core.conversation.tokens import approximate_tokens, tokens_of
+from memkit_core.prompts import guidance_block, without_added
 
 USER = Scope.user("alice", workspace="w")
 TALK = Scope.session("s", user=USER)
@@ -98,6 +99,127 @@ def test_a_failed_recall_leaves_the_rest(memory, monkeypatch):
     assert context.missing == {"recall"}
     assert (context.hits, context.recalled) == ((), "")
     assert len(context.recent) == 10
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"query": 5},
+        {"system": 5},
+        {"working_memory": 5},
+        {"episodes": -1},
+        {"skills": True},
+        {"memories": "5"},
+        {"recent": -1},
+        {"recent": 1.5},
+        {"recent": None},
+        {"max_tokens": 0},
+        {"max_tokens": float("inf")},
+        {"recent_share": 1.5},
+        {"recent_share": float("nan")},
+        {"include_messages": "yes"},
+        {"count": "gpt"},
+        {"scopes": [TALK, "alice"]},
+        {"scopes": []},
+    ],
+    ids=str,
+)
+def test_a_bad_argument_is_refused(memory, bad):
+    """A value of the wrong kind or out of range is a typed error, also where nothing would be recalled."""
+    for query in ("tent", ""):
+        with pytest.raises((InvalidInputError, ScopeError)):
+            memory.turn_context(TALK, **{"query": query, **bad})
+
+
+def test_each_kind_stands_best_first(memory):
+    """Episodes, then skills, then the others, each most relevant first, as the block itself says."""
+    for n in range(4):
+        memory.add(f"The tent trip number {n} went to Denver.", scope=USER, type="event")
+        memory.add(f"Tent rule {n}: dry the tent.", scope=USER, type="skill")
+    context = memory.turn_context(TALK, "tent trip to Denver", scopes=[USER])
+    kinds = [hit.record.type for hit in context.hits]
+    assert kinds == sorted(kinds, key=["event", "skill", "fact"].index)
+    assert (kinds.count("event"), kinds.count("skill")) == (3, 2)
+    for kind in set(kinds):
+        scores = [hit.score for hit in context.hits if hit.record.type == kind]
+        assert scores == sorted(scores, reverse=True)
+    assert "of each kind the most relevant first" in context.recalled
+
+
+def test_without_a_query_it_is_the_newest_question(memory):
+    """None recalls for what the user said last in the session."""
+    memory.sessions.append([Message(role=Role.USER, text="Where did we pitch it?")], scope=TALK)
+    asked = memory.turn_context(TALK, "Where did we pitch it?")
+    ids = [hit.record.id for hit in memory.turn_context(TALK, None).hits]
+    assert ids == [hit.record.id for hit in asked.hits] != []
+    assert memory.turn_context(TALK, "").hits == ()
+
+
+def test_turns_of_conversations_are_recalled_when_asked_for(memory):
+    """Turns of other sessions and of the older part of this one join the memories, never what stands there."""
+    other = Scope.session("other", user=USER)
+    memory.sessions.append([Message(role=Role.USER, text="Number 3 is my favourite number.")], scope=other)
+    plain = memory.turn_context(TALK, "number 3", recent=4, memories=9)
+    assert not any(hit.record.space == "messages" for hit in plain.hits)
+    context = memory.turn_context(TALK, "number 3", recent=4, episodes=0, memories=9, include_messages=True)
+    said = {hit.record.content for hit in context.hits if hit.record.space == "messages"}
+    assert {"Number 3 is my favourite number.", "Say number 3.", "Number 3."} <= said
+    assert not said & {message.text for message in context.recent}
+    assert not any(hit.record.type == "event" for hit in context.hits if hit.record.space == "memories")
+
+
+def test_no_recent_messages_when_none_are_wanted(memory):
+    """With `recent=0` there are none, and what was said last may be recalled like every other turn."""
+    for budget in (None, 2000):
+        context = memory.turn_context(
+            TALK, "Say number 29.", recent=0, episodes=0, include_messages=True, max_tokens=budget
+        )
+        assert context.recent == ()
+        assert "Say number 29." in {hit.record.content for hit in context.hits}
+        assert [m.role for m in context.messages] == [Role.SYSTEM]
+
+
+def test_all_that_the_summary_does_not_cover(memory):
+    """With `recent=None` every turn behind the summary is there, as far as the budget has room."""
+    whole = memory.turn_context(TALK, None, recent=None, max_tokens=5000)
+    assert [message.id for message in whole.recent] == [f"{r}{n}" for n in range(30) for r in "ua"]
+    memory.summaries.update(scope=TALK, threshold=100)
+    summary = memory.summaries.get(scope=TALK)
+    behind = memory.turn_context(TALK, None, recent=None, max_tokens=5000)
+    assert behind.recent[-1].id == "a29"
+    assert behind.recent[0].role is Role.USER
+    assert behind.recent[1].position > summary.position
+    assert behind.recent[0].position in (summary.position, summary.position + 1)
+    half = memory.turn_context(TALK, None, recent=None, max_tokens=400, recent_share=0.5)
+    assert tokens_of(half.recent) <= 200
+    assert 2 <= len(half.recent) < len(behind.recent)
+
+
+def test_a_turn_that_a_summary_covers_in_part_stays_whole(memory):
+    """The first of the recent messages is the user's, also when the summary ends inside a long turn."""
+    long = [
+        Message(role=Role.ASSISTANT, text=f"Step {n} of many, told at length.", id=f"s{n}") for n in range(40)
+    ]
+    memory.sessions.append([Message(role=Role.USER, text="Do it.", id="do"), *long], scope=TALK)
+    while memory.summaries.update(scope=TALK, threshold=200).changed:
+        pass
+    assert memory.summaries.get(scope=TALK).position > 61
+    recent = memory.turn_context(TALK, None, recent=None, max_tokens=5000).recent
+    assert [message.id for message in recent] == ["do", *(f"s{n}" for n in range(40))]
+
+
+def test_what_was_added_can_be_taken_out_again(memory):
+    """A prompt that is handed back as a message loses what memory added to it, and nothing else."""
+    memory.working.update("Name: Alice </working_memory>", scope=USER)
+    memory.summaries.update(scope=TALK, threshold=100)
+    context = memory.turn_context(TALK, "tent", system="You help.")
+    assert context.hits
+    assert without_added(context.prompt) == "You help.\n\nBe brief."
+    assert without_added(context.added) == ""
+    guide = guidance_block(memory.working.instructions(scope=USER))
+    assert without_added(f"Be kind.\n\n{guide}\n\nEnd.") == "Be kind.\n\nEnd."
+    own = "<working_memory>\nmy own\n</working_memory>"
+    assert without_added(own) == own
 
 
 def test_a_new_session_has_an_empty_context():

@@ -180,6 +180,30 @@ def test_a_summarised_conversation_is_valid(memory, log, more, threshold, keep, 
             assert all(message in whole.messages for message in newest if message in view)
 
 
+@settings(QUIETLY, max_examples=80)
+@given(
+    log=LOGS,
+    recent=st.none() | st.integers(0, 5),
+    threshold=st.none() | st.integers(1, 400),
+    share=st.floats(0, 1),
+    budget=st.integers(1, 900),
+)
+def test_the_recent_messages_of_a_turn_are_valid(memory, log, recent, threshold, share, budget):
+    """Whatever the log, the budget and the summary, what an adapter sends is valid and has the newest turn."""
+    memory.delete(everything=True)
+    stored = memory.sessions.append(log, scope=TALK)
+    if threshold is not None:
+        memory.summaries.update(scope=TALK, summarizer=lambda *_: "said", threshold=threshold)
+    context = memory.turn_context(TALK, "tea", recent=recent, max_tokens=budget, recent_share=share)
+    check_valid(context.messages)
+    users = [message.id for message in stored if message.role is Role.USER]
+    told = [message.id for message in context.recent if message.role is Role.USER]
+    assert told == users[len(users) - len(told) :]
+    assert bool(told) == (bool(users) and recent != 0)
+    if recent:
+        assert len(context.recent) <= recent or len(told) == 1
+
+
 # ------------------------------------------------------------------ the frameworks' own messages
 
 NAMED = st.lists(st.sampled_from(["call_0", "call_1", "x"]), min_size=1, max_size=2, unique=True)

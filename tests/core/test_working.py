@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 from llama_index.core.tools import FunctionTool
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field, field_validator
+from pydantic.alias_generators import to_camel
 
 from memkit_core import Config, InvalidInputError, Memory, Scope
 from memkit_core.conversation.merging import merged_objects
@@ -188,6 +189,117 @@ def test_what_does_not_fit_is_refused(memory, content, mode):
         with pytest.raises(InvalidInputError):
             working.update(content, scope=TALK, mode=mode)
         assert working.get(scope=TALK) == kept
+
+
+class Pet(BaseModel):
+    """Nested, with names and aliases."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    pet_name: str
+    is_wild: bool = False
+
+
+class Owner(BaseModel):
+    """A schema whose JSON has other names than its fields."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    full_name: str
+    all_pets: list[Pet] = []
+    best_pet: Pet | None = None
+    pets_by_room: dict[str, Pet] = {}
+
+    @computed_field
+    @property
+    def how_many(self) -> int:
+        return len(self.all_pets)
+
+
+class Choosy(BaseModel):
+    """A schema that reads other names than it writes."""
+
+    name: str = Field(validation_alias=AliasChoices("name", "called"), serialization_alias="title")
+
+
+class Grumpy(BaseModel):
+    """A schema whose validator raises what pydantic does not catch."""
+
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _refuse(cls, name):
+        if name == "Bo":
+            raise KeyError(name)
+        return name
+
+
+def test_a_schema_with_aliases(memory):
+    """A value has one name, its alias, however it is given: what is appended by name changes what is stored."""
+    working = memory.working.using(schema=Owner)
+    working.update(Owner(full_name="Al", best_pet=Pet(pet_name="Tom")), scope=TALK)
+    assert working.get(scope=TALK).content == {"fullName": "Al", "bestPet": {"petName": "Tom"}}
+    working.update(
+        {"full_name": "Bo", "best_pet": {"is_wild": True}, "allPets": [{"pet_name": "Pip"}]}, scope=TALK
+    )
+    working.update('{"fullName": "Cy", "pets_by_room": {"pet_name": {"petName": "Rex"}}}', scope=TALK)
+    note = working.get(scope=TALK)
+    assert note.content == {
+        "fullName": "Cy",
+        "bestPet": {"petName": "Tom", "isWild": True},
+        "allPets": [{"petName": "Pip"}],
+        "petsByRoom": {"pet_name": {"petName": "Rex"}},
+    }
+    assert note.fits
+    kept = Owner.model_validate(note.content)
+    assert working.update(kept, scope=TALK, mode="replace").content == note.content
+    with pytest.raises(InvalidInputError, match="two names"):
+        working.update({"full_name": "Di", "fullName": "Ed"}, scope=TALK)
+    assert working.get(scope=TALK) == note
+
+
+def test_a_schema_that_writes_other_names_than_it_reads(memory):
+    """An instance is stored by the names that the schema reads."""
+    working = memory.working.using(schema=Choosy)
+    note = working.update(Choosy.model_validate({"called": "Al"}), scope=TALK)
+    assert Choosy.model_validate(note.content).name == "Al"
+    assert note.fits
+
+
+def test_a_validator_that_raises_anything(memory):
+    """Whatever a validator raises, the note is refused with what it said, and one that is stored can be read."""
+    memory.working.using(schema=OldPerson).update({"first_name": "Al"}, scope=OTHER)
+    working = memory.working.using(schema=Grumpy)
+    for mode in ("append", "replace"):
+        with pytest.raises(InvalidInputError, match="KeyError"):
+            working.update({"name": "Bo"}, scope=TALK, mode=mode)
+    assert working.get(scope=TALK).version == 0
+    working.update({"name": "Al"}, scope=TALK)
+    with pytest.raises(InvalidInputError, match="KeyError"):
+        working.update({"name": "Bo"}, scope=TALK)
+    free = memory.working.using(schema=OldPerson)
+    free.update({"first_name": "Al", "name": "Bo"}, scope=OTHER)
+    assert not working.get(scope=OTHER).fits
+    told = working.tools(scope=TALK)[1]({"name": "Bo"})
+    assert told.startswith("Not saved: ")
+    assert "KeyError" in told
+
+
+def test_deep_nesting_is_refused(memory):
+    """Nesting without end is a typed error in every form it can come in, and changes nothing."""
+    deep = {"home": {}}
+    inner = deep["home"]
+    for _ in range(5000):
+        inner["a"] = {}
+        inner = inner["a"]
+    circle = Pet(pet_name="x")
+    object.__setattr__(circle, "pet_name", circle)
+    object.__setattr__(circle, "__pydantic_fields_set__", {"pet_name"})
+    for schema, content in (
+        (Person, deep), (Person, '{"name": ' * 5000 + "1" + "}" * 5000), (Pet, circle),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError):
+            memory.working.using(schema=schema).update(content, scope=TALK)
+    assert memory.working.get(scope=TALK).version == 0
 
 
 @pytest.mark.parametrize("content", [None, 7, b"x", "", "  \n", {"a": 1}, ["x"]])

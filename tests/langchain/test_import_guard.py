@@ -56,3 +56,26 @@ def test_importing_does_no_work(python):
         "print(langchain_memkit.__all__)"
     )
     assert done.stdout.strip() == str(langchain_memkit.__all__), done.stderr
+
+
+def test_without_langchain_itself_only_the_middleware_is_missing(python):
+    """What needs langchain-core alone imports; the middleware says which extra brings `langchain`."""
+    code = """
+import sys
+sys.modules['langchain'] = None
+import langchain_memkit
+from langchain_memkit import MemkitChatMessageHistory, working_memory_tools
+try:
+    langchain_memkit.MemkitMiddleware
+except ImportError as error:
+    print(error)
+try:
+    langchain_memkit.Unknown
+except AttributeError:
+    print("unknown")
+"""
+    done = python(code)
+    assert done.stdout.splitlines() == [
+        "langchain 1.5.0 or newer is not installed. Run: pip install 'memkit-llm[agents]'",
+        "unknown",
+    ], done.stderr

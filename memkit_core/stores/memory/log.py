@@ -25,7 +25,7 @@ from memkit_core.scope import Scope
 from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
 from memkit_core.stores.memory.values import forget_values
 from memkit_core.stores.titles import changed_session
-from memkit_core.stores.turns import placed_turn
+from memkit_core.stores.turns import is_searchable, placed_turn, words_of
 
 
 class InMemoryLog:
@@ -47,8 +47,13 @@ class InMemoryLog:
         with self._state.open():
             log = self._conversation(session, now)
             log.updated_at = max(log.updated_at, now)
+            turn_of = turn_of if is_searchable(log.metadata) else {}
             for i, message in newest.items():
-                log.messages[i] = _placed(message, session, log, now)
+                placed, old = _placed(message, session, log, now), log.messages.get(i)
+                covered = log.summary is not None and _position(placed) <= log.summary.position
+                if covered and old is not None and words_of(old) != words_of(placed):
+                    log.summary = None
+                log.messages[i] = placed
                 self._write_turn(session, log.messages[i], turn_of.get(i))
             return [_copied(log.messages[str(message.id)]) for message in messages]
 

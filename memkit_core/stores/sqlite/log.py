@@ -18,7 +18,7 @@ from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.titles import changed_session
-from memkit_core.stores.turns import placed_turn
+from memkit_core.stores.turns import is_searchable, placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
@@ -49,7 +49,7 @@ class SQLiteLog:
         turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
             scope_id = ensure_scope(connection, session)
-            next_position = _open_session(connection, scope_id, now)
+            next_position, searchable = _open_session(connection, scope_id, now)
             first_new, stored = next_position, dict[str | None, Message]()
             placed_turns: list[tuple[MemoryRecord, int, list[str]]] = []
             for message in newest.values():
@@ -58,7 +58,7 @@ class SQLiteLog:
                 stored[message.id] = dataclasses.replace(
                     message, session=session, position=placed, created_at=said
                 )
-                if message.id in turn_of:
+                if searchable and message.id in turn_of:
                     turn, terms = turn_of[message.id]
                     placed_turns.append((placed_turn(turn, placed), placed, terms))
                 else:
@@ -241,15 +241,16 @@ class SQLiteLog:
         return DeleteReceipt(summaries=removed)
 
 
-def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> int:
+def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> tuple[int, bool]:
+    """The position of the next message, and whether turns are made searchable."""
     connection.execute(
         "INSERT OR IGNORE INTO sessions(scope_id, metadata, created_at, updated_at) VALUES (?, '{}', ?, ?)",
         (scope_id, to_ms(now), to_ms(now)),
     )
-    (position,) = connection.execute(
-        "SELECT next_position FROM sessions WHERE scope_id = ?", (scope_id,)
+    position, metadata = connection.execute(
+        "SELECT next_position, metadata FROM sessions WHERE scope_id = ?", (scope_id,)
     ).fetchone()
-    return int(position)
+    return int(position), is_searchable(json.loads(str(metadata)))
 
 
 def _write_message(
@@ -257,13 +258,17 @@ def _write_message(
 ) -> tuple[int, datetime]:
     """Insert the message or replace the one with its id; returns its position and when it was said."""
     row = connection.execute(
-        "SELECT position, created_at FROM messages WHERE scope_id = ? AND id = ?", (scope_id, message.id)
+        "SELECT position, created_at, role, text, speaker, tool_calls FROM messages WHERE scope_id = ? AND id = ?",
+        (scope_id, message.id),
     ).fetchone()
     if row is None:
         said = to_ms(message.created_at or now)
         connection.execute(_INSERT, [scope_id, *_message_values(message, next_position, said)])
         return next_position, from_ms(said)
-    position, said = row
+    position, said, role, text, speaker, calls = row
+    if (role, text, speaker, _read_calls(calls)) != words_of(message):
+        # It covers what is no longer said.
+        connection.execute("DELETE FROM summaries WHERE scope_id = ? AND position >= ?", (scope_id, position))
     if message.created_at is not None:
         said = to_ms(message.created_at)
     connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
@@ -280,9 +285,13 @@ def _message_values(message: Message, position: int, said: int) -> list[object]:
     ]  # fmt: skip
 
 
+def _read_calls(stored: object) -> tuple[ToolCall, ...]:
+    calls = json.loads(str(stored))
+    return tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls)
+
+
 def _read_message(row: Sequence[object], session: Scope) -> Message:
     values: Mapping[str, object] = dict(zip(_COLUMNS, row, strict=True))
-    calls = json.loads(str(values["tool_calls"]))
     return Message(
         session=session,
         position=values["position"],  # type: ignore[arg-type]  # typed by the schema, as are the others
@@ -290,7 +299,7 @@ def _read_message(row: Sequence[object], session: Scope) -> Message:
         role=Role(str(values["role"])),
         text=values["text"],  # type: ignore[arg-type]
         speaker=values["speaker"],  # type: ignore[arg-type]
-        tool_calls=tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls),
+        tool_calls=_read_calls(values["tool_calls"]),
         tool_call_id=values["tool_call_id"],  # type: ignore[arg-type]
         created_at=from_ms(values["created_at"]),  # type: ignore[arg-type]
         agent_id=values["agent_id"],  # type: ignore[arg-type]
