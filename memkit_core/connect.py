@@ -17,6 +17,7 @@ from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.locks import SharedLock, ThreadLock
 from memkit_core.ports import Embedder, RecordStore, VectorSource, VectorSpace
+from memkit_core.recall.copies import PartitionCopies
 from memkit_core.stores.checks import other_model
 from memkit_core.stores.sqlite import SQLiteStore
 from memkit_core.times import Clock
@@ -26,17 +27,20 @@ IN_MEMORY = ":memory:"
 
 
 class Parts:
-    """What memories own: a store, its indexes and an embedder.
+    """What memories own: a store, its indexes, an embedder, and what recall keeps in memory.
 
     Memories that this process opens on one file with one model and the same settings share store and
     indexes: an embedded index can be opened once, and whoever opened it again would go without.
     """
 
-    def __init__(self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder) -> None:
+    def __init__(
+        self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder, copies: PartitionCopies
+    ) -> None:
         """Owned by one memory so far."""
         self.store = store
         self.indexers = indexers
         self.embedder = embedder
+        self.copies = copies
         self.owners = 1
         self._first = self
 
@@ -45,7 +49,7 @@ class Parts:
 
         Texts are embedded with the last one from now on: it may hold the key that works.
         """
-        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder)
+        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder, copies=self.copies)
         parts._first = self
         self.owners += 1
         self.indexers.own.embed_with(embedder)
@@ -130,8 +134,12 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
             resolved = AbsentEmbedder(space.model, revision=space.revision)
         _check_model(space, resolved)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
-        indexers = _indexers(store, None if absent else checked, config, clock)
-        return Parts(store=store, indexers=indexers, embedder=checked)
+        return Parts(
+            store=store,
+            indexers=_indexers(store, None if absent else checked, config, clock),
+            embedder=checked,
+            copies=PartitionCopies(config.recall_copy_bytes),
+        )
     except BaseException:
         store.close()
         raise

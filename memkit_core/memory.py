@@ -26,10 +26,10 @@ from memkit_core.inputs import (
     checked_enum,
     checked_id,
     checked_scopes,
-    checked_seconds,
     checked_space,
     checked_statuses,
     checked_tags,
+    checked_timeout,
     listed,
     listed_news,
     turn_point,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
-    from memkit_core.recall.pipeline import RecallQuery
+    from memkit_core.recall.query import RecallQuery
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -120,7 +120,7 @@ class Memory:
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
-        self._recall = Recall(self._store, parts.embedder, parts.indexers.own)
+        self._recall = Recall(self._store, parts.embedder, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
         self.summaries = Summaries(self._store, config, clock)
@@ -401,7 +401,7 @@ class Memory:
             InvalidInputError: `query` is no text, or `top_k` out of range.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
-        from memkit_core.recall.pipeline import RecallQuery
+        from memkit_core.recall.query import RecallQuery
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
@@ -606,6 +606,7 @@ class Memory:
             store=self._store,
             indexers=self._indexers,
             own=self._parts.embedder,
+            copies=self._parts.copies,
             embedder=own,
             model=embedding_model if own is None else own.model,
             config=self.config,
@@ -682,7 +683,7 @@ class Memory:
         writes down how often recall returned what.
         """
         self._store.check_open()
-        timeout = checked_seconds(timeout, "flush: timeout")
+        timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()

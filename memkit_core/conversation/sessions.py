@@ -13,13 +13,20 @@ from memkit_core.conversation.titles import title_in, title_prompt
 from memkit_core.conversation.tokens import approximate_tokens, tokens_of
 from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
-from memkit_core.inputs import build_message, build_turn, checked_count, checked_enum, checked_id, listed
+from memkit_core.inputs import (
+    build_message,
+    build_turn,
+    checked_count,
+    checked_enum,
+    checked_id,
+    listed,
+    listed_messages,
+)
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
-from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
@@ -97,9 +104,7 @@ class Sessions:
         Raises:
             InvalidInputError: a message that cannot be stored.
         """
-        given = iterated(messages)
-        if given is None:
-            raise InvalidInputError(f"append takes a list of messages, got {shown(messages)}")
+        given = listed_messages(messages, "append")
         return [build_message(m, max_chars=self._config.max_content_chars) for m in given]
 
     def create(

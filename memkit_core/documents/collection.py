@@ -37,7 +37,9 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, VectorSpace
-from memkit_core.recall.pipeline import Recall, RecallQuery, similarity
+from memkit_core.recall.copies import PartitionCopies
+from memkit_core.recall.pipeline import Recall, similarity
+from memkit_core.recall.query import RecallQuery
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.sequences import iterated
@@ -83,6 +85,7 @@ class Documents:
         store: RecordStore,
         indexers: Indexers,
         own: CheckedEmbedder,
+        copies: PartitionCopies,
         embedder: CheckedEmbedder | None,
         model: str | None,
         config: Config,
@@ -96,6 +99,7 @@ class Documents:
         self._store = store
         self._indexers = indexers
         self._own = own
+        self._copies = copies
         self._embedder = embedder
         self._model = model
         self._config = config
@@ -332,7 +336,7 @@ class Documents:
         else:
             by_words = vector is None or mode is SearchMode.KEYWORD
             ranking = dataclasses.replace(asked.ranking, dense=0.0) if by_words else asked.ranking
-            recall = Recall(self._store, self._own, indexer)
+            recall = Recall(self._store, self._own, indexer, self._copies)
             result = recall.run(dataclasses.replace(asked, ranking=ranking, vector=vector))
         hits = tuple(hit for hit in result if floor <= 0 or (hit.signals.similarity or 0.0) >= floor)
         return dataclasses.replace(result, hits=hits, missing=result.missing | missing)

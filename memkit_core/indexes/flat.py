@@ -10,7 +10,7 @@ import numpy as np
 
 from memkit_core.errors import ClosedError
 from memkit_core.filters import MISSING, Filter, evaluate
-from memkit_core.indexes.checks import checked_hit, checked_query, unit_rows
+from memkit_core.indexes.checks import checked_hit, checked_query, dots, unit_rows
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Target
 from memkit_core.ports import IndexHit, IndexPoint, Vector
@@ -54,7 +54,7 @@ class FlatIndex:
             chosen = [point for point in self._points.values() if _belongs(point, target, where)]
         if query is None or not chosen or limit <= 0:
             return []
-        cosines = np.stack([point.vector for point in chosen]) @ query
+        cosines = dots(np.stack([point.vector for point in chosen]), query)
         best = np.argsort(-cosines, kind="stable")[:limit]
         return [checked_hit(chosen[i].point_id, float(cosines[i]), backend="flat") for i in best]
 

@@ -27,7 +27,7 @@ from memkit_core.errors import (
     ModelError,
 )
 from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexable
-from memkit_core.indexes.checks import unit
+from memkit_core.indexes.checks import dots, unit
 from memkit_core.indexes.keeper import passing
 from memkit_core.indexes.points import index_point
 from memkit_core.locks import ThreadLock
@@ -430,8 +430,12 @@ class Indexer:
         hits = self._scan(target, query, None, now, list(points))
         return {hit.point_id: hit.cosine for hit in hits}
 
-    def _comparable(self, query: Vector) -> bool:
-        """Whether there are vectors, and a direction to compare; raises when they have another length."""
+    def compared_with(self, query: Vector) -> VectorSpace | None:
+        """The space whose vectors `query` is compared with, None before the first vector.
+
+        Raises:
+            DimensionMismatchError: the query's vector has another length than the store's.
+        """
         # Once there is one it stays, so a process that only reads asks the store once.
         self._stored_space = space = self._stored_space or self._source.vectors.space()
         if space is not None and query.shape != (space.dimension,):
@@ -441,7 +445,11 @@ class Indexer:
                 backend="memkit",
                 operation="dense recall",
             )
-        return space is not None and bool(query.any())
+        return space
+
+    def _comparable(self, query: Vector) -> bool:
+        """Whether there are vectors, and a direction to compare."""
+        return self.compared_with(query) is not None and bool(query.any())
 
     def _scan(
         self, target: Target, query: Vector, where: Filter | None, now: datetime, points: list[UUID] | None
@@ -497,7 +505,7 @@ def _write(index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
 
 def _cosines(points: Sequence[UUID], vectors: Matrix, query: Vector) -> list[IndexHit]:
     lengths = np.linalg.norm(vectors, axis=1)
-    cosines = (vectors @ unit(query)) / np.where(lengths > 0, lengths, 1)
+    cosines = dots(vectors, unit(query)) / np.where(lengths > 0, lengths, 1)
     return [IndexHit(point_id=p, cosine=float(c)) for p, c in zip(points, cosines, strict=True)]
 
 

@@ -12,7 +12,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -20,32 +19,29 @@ from uuid import UUID
 import numpy as np
 
 from memkit_core.errors import ModelError
-from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import (
     MEMORIES,
-    MESSAGES,
     MemoryRecord,
     RecallResult,
-    RecordType,
     Role,
     ScoredRecord,
     Signals,
-    Status,
     Target,
 )
-from memkit_core.ports import Candidate, RecordStore, Vector
+from memkit_core.ports import RecordStore, Vector
+from memkit_core.recall.query import Found, RecallQuery
 from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
     Bools,
     Floats,
     Pool,
-    Ranking,
     Scored,
     by_other_speaker,
     ends_in_question,
     score_pool,
 )
-from memkit_core.scope import Scope, ScopeKind
+from memkit_core.recall.stored import StoredLegs
+from memkit_core.scope import ScopeKind
 from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
@@ -53,62 +49,11 @@ from memkit_core.times import from_ms, to_ms
 if TYPE_CHECKING:
     from memkit_core.embedders.checked import CheckedEmbedder
     from memkit_core.indexing import Indexer
+    from memkit_core.recall.copies import PartitionCopies
 
 _DAY_MS = 86_400_000
 _row = attrgetter("row")
 _TALKING = (ScopeKind.SESSION, ScopeKind.USER)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallQuery:
-    """A checked question to `Recall.run`; see `Memory.recall` for the meaning of each field.
-
-    `asked_at` is when recency counts back from, `now` when expiry is judged: the present, always.
-    """
-
-    text: str
-    scopes: tuple[Scope, ...]
-    top_k: int
-    where: Filter | None
-    types: tuple[RecordType, ...]
-    statuses: tuple[Status, ...]
-    include_messages: bool
-    ranking: Ranking
-    candidates: int
-    asked_at: datetime
-    now: datetime
-    exclude: frozenset[UUID] = frozenset()
-    space: str = MEMORIES
-    vector: Vector | None = None
-    """The query's own vector; None for the embedder's."""
-
-    @property
-    def condition(self) -> Filter:
-        """Everything a row must satisfy besides belonging to a named scope."""
-        statuses = Condition(("status",), Op.IN, [status.value for status in self.statuses])
-        types = Condition(("type",), Op.IN, [kind.value for kind in self.types]) if self.types else None
-        return conjunction(statuses, types, self.where) or statuses
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """What is read, narrow scopes first; a session whose user is named too is read once."""
-        memories = [Target(scope=scope, space=self.space) for scope in self.scopes]
-        talks = [
-            Target(scope=scope, space=MESSAGES)
-            for scope in self.scopes
-            if self.include_messages and scope.kind in _TALKING and scope.parent not in self.scopes
-        ]
-        return (*memories, *talks)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Found:
-    """One target's candidates, with what each leg said of them by the bytes of their points."""
-
-    target: Target
-    candidates: list[Candidate]
-    keyword: dict[bytes, float]
-    cosine: dict[bytes, float]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,11 +69,15 @@ class _Taken:
 class Recall:
     """Runs recalls over a store, its index and an embedder. Thread-safe."""
 
-    def __init__(self, store: RecordStore, embedder: CheckedEmbedder, indexer: Indexer) -> None:
-        """Read from these."""
+    def __init__(
+        self, store: RecordStore, embedder: CheckedEmbedder, indexer: Indexer, copies: PartitionCopies
+    ) -> None:
+        """Read from these: `copies` where they can answer, else the store and the index."""
         self._store = store
         self._embedder = embedder
         self._indexer = indexer
+        self._copies = copies
+        self._stored = StoredLegs(store, indexer)
 
     def run(self, query: RecallQuery) -> RecallResult:
         """The hits of `query`, best first."""
@@ -136,15 +85,15 @@ class Recall:
             return RecallResult()
         missing: set[str] = set()
         vector = self._embedded(query, missing)
-        found = [self._gather(query, target, vector, missing) for target in query.targets]
+        found = [self._found(query, target, vector, missing) for target in query.targets]
         found = [one for one in found if one.candidates]
         if not found:
             return RecallResult(missing=frozenset(missing))
-        pool = self._pool(query, found)
+        pool = _pool(query, found)
         scored = score_pool(pool, query.ranking)
         taken, truncated = self._taken(query, found, pool, scored)
-        cosines = {} if vector is None else self._cosines(query, vector, pool, taken)
-        hits = [_hit(one, pool, scored, cosines.get(one.point)) for one in taken]
+        cosines = {} if vector is None else self._cosines(query, vector, found, taken)
+        hits = [_hit(one, pool, scored, cosines.get(one.row)) for one in taken]
         return RecallResult(hits=tuple(hits), missing=frozenset(missing), truncated=truncated)
 
     def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
@@ -159,63 +108,13 @@ class Recall:
             missing.add("dense")
             return None
 
-    def _gather(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> _Found:
-        where, limit = query.condition, query.candidates + len(query.exclude)
-        known: dict[bytes, Candidate] = {}
-        keyword: dict[bytes, float] = {}
-        if query.ranking.keyword > 0:
-            hits = self._store.keywords.search(target, query.text, where=where, now=query.now, limit=limit)
-            known = {candidate.point: candidate for candidate, _ in hits}
-            keyword = {candidate.point: score for candidate, score in hits}
-        points: dict[bytes, UUID] = {}
-        cosine: dict[bytes, float] = {}
-        if vector is not None:
-            answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
-            points = {point.bytes: point for point, _ in answer.hits}
-            cosine = dict(zip(points, [hit.cosine for hit in answer.hits], strict=True))
-            missing |= answer.missing
-        excluded = {point.bytes for point in query.exclude}
-        radius = query.ranking.passage_radius if target.space == MESSAGES else 0
-        if radius:  # What stands beside them is asked for together with them.
-            points |= {point: candidate.point_id for point, candidate in known.items()}
-        asked = [
-            number
-            for point, number in points.items()
-            if point not in excluded and (radius or point not in known)
-        ]
-        pool = self._store.records.candidates(target, asked, radius=radius, where=where, now=query.now)
-        known |= {candidate.point: candidate for candidate in pool}
-        # In the order of writing, so that equal scores come in the same order on every run.
-        candidates = sorted(known.values(), key=_row)
-        if excluded:
-            candidates = [candidate for candidate in candidates if candidate.point not in excluded]
-        return _Found(target=target, candidates=candidates, keyword=keyword, cosine=cosine)
-
-    def _pool(self, query: RecallQuery, found: Sequence[_Found]) -> Pool:
-        columns = zip(*(candidate for one in found for candidate in one.candidates), strict=True)
-        _, _, length, importance, since, session, position, speaker, role, ending = columns
-        if any(one.target.space == MESSAGES for one in found):
-            counts = np.concatenate(
-                [self._store.keywords.counts(one.target, query.text, one.candidates) for one in found]
-            )
-        else:  # Only what surrounds a turn is counted.
-            counts = np.zeros((len(since), 0))
-        return Pool(
-            keyword=np.array([one.keyword.get(c.point, 0.0) for one in found for c in one.candidates]),
-            cosine=np.array([one.cosine.get(c.point, math.nan) for one in found for c in one.candidates]),
-            counts=counts,
-            totals=np.array(length, np.float64),
-            session=np.array(session, np.int64),
-            position=np.array(position, np.int64),
-            other_speaker=_other_speaker(query.text, speaker),
-            asks=_asking(session, speaker, role, ending),
-            dated=_dated(query.text, since),
-            age_days=(to_ms(query.asked_at) - np.array(since, np.float64)) / _DAY_MS,
-            importance=np.array(importance, np.float64),
-        )
+    def _found(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> Found:
+        space = None if vector is None else self._indexer.compared_with(vector)
+        found = self._copies.find(self._store.partitions, query, target, vector, space)
+        return self._stored.find(query, target, vector, missing) if found is None else found
 
     def _taken(
-        self, query: RecallQuery, found: Sequence[_Found], pool: Pool, scored: Scored
+        self, query: RecallQuery, found: Sequence[Found], pool: Pool, scored: Scored
     ) -> tuple[list[_Taken], bool]:
         """What becomes hits, best first, and whether there was more."""
         places = [(one.target, candidate.point) for one in found for candidate in one.candidates]
@@ -247,15 +146,44 @@ class Recall:
         }
 
     def _cosines(
-        self, query: RecallQuery, vector: Vector, pool: Pool, taken: Sequence[_Taken]
-    ) -> dict[bytes, float]:
-        """The cosines of those hits that the dense leg did not bring."""
-        unknown = [(one.target, one.point) for one in taken if math.isnan(pool.cosine[one.row])]
-        return {
-            point.bytes: cosine
-            for target, points in _by_target(unknown).items()
-            for point, cosine in self._indexer.compare(target, vector, points, now=query.now).items()
-        }
+        self, query: RecallQuery, vector: Vector, found: Sequence[Found], taken: Sequence[_Taken]
+    ) -> dict[int, float]:
+        """The cosines of the hits, by their rows of the pool."""
+        many = [len(one.candidates) for one in found]
+        known = [
+            np.full(n, math.nan) if one.compared is None else one.compared
+            for one, n in zip(found, many, strict=True)
+        ]
+        compared = np.concatenate(
+            [np.where(np.isnan(one.cosine), more, one.cosine) for one, more in zip(found, known, strict=True)]
+        )
+        unknown = np.repeat([one.compared is None for one in found], many) & np.isnan(compared)
+        cosines = {one.row: float(compared[one.row]) for one in taken if not math.isnan(compared[one.row])}
+        asked = {one.point: one for one in taken if unknown[one.row]}
+        for target, points in _by_target([(one.target, one.point) for one in asked.values()]).items():
+            for point, cosine in self._indexer.compare(target, vector, points, now=query.now).items():
+                cosines[asked[point.bytes].row] = cosine
+        return cosines
+
+
+def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
+    columns = zip(*(candidate for one in found for candidate in one.candidates), strict=True)
+    _, _, length, importance, since, session, position, speaker, role, ending = columns
+    counts = [one.counts for one in found if one.counts is not None]
+    return Pool(
+        keyword=np.concatenate([one.keyword for one in found]),
+        cosine=np.concatenate([one.cosine for one in found]),
+        # Only what surrounds a turn is counted.
+        counts=np.concatenate(counts) if counts else np.zeros((len(since), 0)),
+        totals=np.array(length, np.float64),
+        session=np.array(session, np.int64),
+        position=np.array(position, np.int64),
+        other_speaker=_other_speaker(query.text, speaker),
+        asks=_asking(session, speaker, role, ending),
+        dated=_dated(query.text, since),
+        age_days=(to_ms(query.asked_at) - np.array(since, np.float64)) / _DAY_MS,
+        importance=np.array(importance, np.float64),
+    )
 
 
 def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID]]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from memkit_core.config import Config
 from memkit_core.inputs import turn_point
 from memkit_core.models import MESSAGES, Message, RecallResult, Status
-from memkit_core.recall.pipeline import Recall, RecallQuery
+from memkit_core.recall.pipeline import Recall
+from memkit_core.recall.query import RecallQuery
 from memkit_core.scope import Scope
 from memkit_core.text.clean import storable
 from memkit_core.times import Clock

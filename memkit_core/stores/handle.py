@@ -8,6 +8,7 @@ from memkit_core.ports import (
     KeywordIndex,
     MessageLog,
     Outbox,
+    PartitionTable,
     Problem,
     RecordStore,
     RecordTable,
@@ -65,6 +66,11 @@ class StoreHandle:
     def outbox(self) -> Outbox:
         """See `RecordStore`."""
         return self._open.outbox
+
+    @property
+    def partitions(self) -> PartitionTable:
+        """See `RecordStore`."""
+        return self._open.partitions
 
     @property
     def log(self) -> MessageLog:

@@ -11,6 +11,7 @@ from memkit_core.testing.keywords import KeywordIndexContract
 from memkit_core.testing.lifecycle import LifecycleContract
 from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
+from memkit_core.testing.partitions import PartitionsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.sessions import SessionsContract
@@ -27,6 +28,7 @@ class RecordStoreContract(
     CandidatesContract,
     FiltersContract,
     KeywordIndexContract,
+    PartitionsContract,
     VectorsContract,
     GivenVectorsContract,
     OutboxContract,

@@ -51,12 +51,19 @@ class Row:
     vector: Vector | None = None
     given: VectorSpace | None = None
     history: list[RecordChange] = field(default_factory=list)
+    changed: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Partition:
-    """The rows that share keyword statistics: one space of one owner."""
+    """The rows that share keyword statistics: one space of one owner.
 
+    `changed` is the number of the last change of a row, `removed` of the last that took one away.
+    """
+
+    number: int = 0
+    changed: int = 0
+    removed: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
     terms: int = 0
     given: VectorSpace | None = None
@@ -129,7 +136,7 @@ class State:
         """Hold nothing."""
         self._mutex = ThreadLock()
         self._closed = False
-        self._last_seq = self.last_number = 0
+        self._last_seq = self._last_change = self.last_number = 0
         self.rows: dict[tuple[Scope, str, str], Row] = {}
         self.points: dict[UUID, Row] = {}
         # The rows of a scope that may say the same, by number.
@@ -223,11 +230,22 @@ class State:
         if tell:
             self.enqueue(row.record, row, row.given)
 
+    def note_change(self, row: Row) -> None:
+        """Number a change that recall can see."""
+        partition = self._partition(row)
+        self._last_change += 1
+        row.changed = partition.changed = self._last_change
+
     def remove(self, rows: list[Row]) -> DeleteReceipt:
         """Delete rows with all that hangs on them."""
         for row in rows:
             record = row.record
+            self.note_change(row)
+            partition = self._partition(row)
+            partition.removed = partition.changed
             self._leave(row)
+            if not partition.rows:
+                del self.partitions[Target(scope=record.scope, space=record.space).owner, record.space]
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
@@ -286,9 +304,9 @@ class State:
     def _enter(self, row: Row) -> None:
         """Have the row found by its words, and by its duplicates."""
         self.alike.setdefault((row.record.scope, digest(row.record)), {})[row.seq] = row
-        owner = Target(scope=row.record.scope, space=row.record.space).owner
-        partition = self.partitions.setdefault((owner, row.record.space), Partition(given=row.given))
+        partition = self._partition(row)
         partition.rows[row.seq] = row
+        self.note_change(row)
         partition.terms += row.terms.total()
         partition.frequencies.update(row.terms.keys())
 
@@ -298,10 +316,17 @@ class State:
         del self.alike[key][row.seq]
         if not self.alike[key]:
             del self.alike[key]
-        owner = Target(scope=row.record.scope, space=row.record.space).owner
-        partition = self.partitions[owner, row.record.space]
+        partition = self._partition(row)
         del partition.rows[row.seq]
         partition.terms -= row.terms.total()
         partition.frequencies.subtract(row.terms.keys())
-        if not partition.rows:
-            del self.partitions[owner, row.record.space]
+
+    def _partition(self, row: Row) -> Partition:
+        """The partition of a row, made when new."""
+        owner = Target(scope=row.record.scope, space=row.record.space).owner
+        found = self.partitions.get((owner, row.record.space))
+        if found is None:
+            self._last_change += 1
+            found = Partition(number=self._last_change, given=row.given)
+            self.partitions[owner, row.record.space] = found
+        return found

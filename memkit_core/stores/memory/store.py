@@ -10,6 +10,7 @@ from memkit_core.models import Target
 from memkit_core.ports import Problem, VectorSource, VectorSpace
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
+from memkit_core.stores.memory.partitions import InMemoryPartitions
 from memkit_core.stores.memory.records import InMemoryRecords
 from memkit_core.stores.memory.state import State
 from memkit_core.stores.memory.values import InMemoryValues
@@ -35,6 +36,7 @@ class InMemoryStore:
         self.keywords: KeywordIndex = InMemoryKeywords(self._state)
         self.vectors = InMemoryVectors(self._state)
         self.outbox = InMemoryOutbox(self._state)
+        self.partitions = InMemoryPartitions(self._state)
         self.log = InMemoryLog(self._state)
         self.values = InMemoryValues(self._state)
         self.store_id: str = uuid.uuid4().hex

@@ -50,6 +50,7 @@ class InMemoryVectors:
                 row = None if change is None else change.row
                 if row is not None:
                     row.vector = kept(vector)
+                    self._state.note_change(row)
                 saved.append(row is not None)
         return saved
 

@@ -17,6 +17,7 @@ from memkit_core.models import Target
 from memkit_core.ports import Problem
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.keywords import Postings, term_number
+from memkit_core.stores.sqlite.numbering import mark_all
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import read_scope
 from memkit_core.stores.sqlite.writing import delete_records, enqueue_rows
@@ -92,6 +93,7 @@ def _mended(database: Database, check: _Check, mend: _Mend | None) -> list[Probl
     with database.write("repair") as connection:
         for rows, _ in check(connection):
             mend(connection, rows)
+        mark_all(connection)
     return [dataclasses.replace(problem, mended=True) for problem in problems]
 
 

@@ -221,7 +221,19 @@ _DROPPED = """
 ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _DROPPED)
+_CHANGES = """
+-- The number of the last write transaction, see `numbering`.
+CREATE TABLE change_number(number INTEGER NOT NULL);
+INSERT INTO change_number VALUES (1);
+-- The transaction that last changed what recall can see of a row, its vector included.
+ALTER TABLE records ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
+CREATE INDEX records_by_change ON records(partition_id, changed);
+-- Of the rows: the last change, and the last time that one was taken away.
+ALTER TABLE partitions ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE partitions ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

@@ -16,7 +16,9 @@ from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import register_functions
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
+from memkit_core.stores.sqlite.numbering import mark_all
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
+from memkit_core.stores.sqlite.partitions import SQLitePartitions
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
@@ -59,6 +61,7 @@ class SQLiteStore:
         self.keywords = SQLiteKeywords(self._database)
         self.vectors = SQLiteVectors(self._database)
         self.outbox = SQLiteOutbox(self._database)
+        self.partitions = SQLitePartitions(self._database)
         self.log = SQLiteLog(self._database)
         self.values = SQLiteValues(self._database)
         try:
@@ -143,6 +146,7 @@ def _refresh_keywords(connection: sqlite3.Connection) -> None:
         return
     connection.execute("DELETE FROM postings")
     connection.execute("UPDATE partitions SET documents = 0, terms = 0")
+    mark_all(connection)
     rows = connection.execute(f"SELECT r.partition_id, r.seq, {SELECT_RECORD} FROM records r")
     for chunk in chunked(rows.fetchall(), 500):
         postings = Postings()

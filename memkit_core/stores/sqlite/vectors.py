@@ -17,6 +17,7 @@ from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
 from memkit_core.stores.checks import check_vectors, other_model
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
+from memkit_core.stores.sqlite.numbering import mark_changed, next_change
 from memkit_core.stores.sqlite.rows import CHOSEN_RECORDS, SELECT_RECORD, VISIBLE, chosen, read_record
 from memkit_core.stores.sqlite.scopes import find_place
 from memkit_core.times import to_ms
@@ -99,6 +100,8 @@ class SQLiteVectors:
                     if entry.number in newest
                 ],
             )
+            if newest:
+                _note_change(connection, list(newest.values()))
         return [entry.number in newest for entry in entries]
 
     def scan(
@@ -149,6 +152,15 @@ class SQLiteVectors:
                 f"AND v.vector_space_id = {self._id} WHERE v.vector <> x''"
             ).fetchone()
         return stored, waiting
+
+
+def _note_change(connection: sqlite3.Connection, rows: list[int]) -> None:
+    number = next_change(connection)
+    partitions = connection.execute(
+        "UPDATE records SET changed = ? WHERE seq IN (SELECT value FROM json_each(?)) RETURNING partition_id",
+        (number, json.dumps(rows)),
+    ).fetchall()
+    mark_changed(connection, number, {row[0] for row in partitions})
 
 
 def _check_same(found: VectorSpace, space: VectorSpace) -> None:

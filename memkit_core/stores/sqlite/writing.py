@@ -12,14 +12,15 @@ from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
+from memkit_core.stores.sqlite.numbering import mark_changed, mark_removed, next_change
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
-_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, digest, {", ".join(COLUMNS)})
-VALUES ({marks(8 + len(COLUMNS))})"""
-_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, digest = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
+_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, digest, changed, {", ".join(COLUMNS)})
+VALUES ({marks(9 + len(COLUMNS))})"""
+_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, digest = ?, changed = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
 _ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
@@ -40,11 +41,14 @@ def write_records(
     no turn, and with its keyword terms: other writers need not wait while they are made. No identity
     comes twice. Their vectors are of the given space with that number; None for the memory's own.
     """
+    if not records:
+        return []
     places: dict[Target, tuple[int, int]] = {}
+    number = next_change(connection)
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = _Batch(connection, places, vector_space_id)
+        batch = _Batch(connection, number, places, vector_space_id)
         for record, position, terms in chunk:
             if record.id in merge:
                 seq, written = batch.merge(record, terms)
@@ -76,7 +80,10 @@ def change_record(
     new = patched(old)
     if new is not old:
         batch = _Batch(
-            connection, {Target(scope=scope, space=old.space): (scope_id, partition_id)}, vector_space_id
+            connection,
+            next_change(connection),
+            {Target(scope=scope, space=old.space): (scope_id, partition_id)},
+            vector_space_id,
         )
         batch.rewrite(seq, old, new, kind=ChangeKind.UPDATED, tell=seen_by_index(old, new))
         batch.finish()
@@ -89,10 +96,13 @@ class _Batch:
     def __init__(
         self,
         connection: sqlite3.Connection,
+        number: int,
         places: dict[Target, tuple[int, int]],
         vector_space_id: int | None,
     ) -> None:
         self._connection = connection
+        self._number = number
+        self._touched: set[int] = set()
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
@@ -143,7 +153,9 @@ class _Batch:
             record.point_id.bytes,
             *_derived_values(record, terms, position),
             number,
+            self._number,
         ]
+        self._touched.add(partition_id)
         seq = self._connection.execute(_INSERT, [*values, *record_values(record)]).lastrowid
         assert seq is not None
         self._postings.add(partition_id, seq, terms)
@@ -173,8 +185,10 @@ class _Batch:
         """Write a row anew; `tell` the vector index of it. `said` is what a merge made one with it."""
         scope_id, partition_id = self._place(new)
         terms = keyword_terms(new.index_text)
+        self._touched.add(partition_id)
         self._connection.execute(
-            _UPDATE, [*_derived_values(new, terms, position), digest(new), *record_values(new), seq]
+            _UPDATE,
+            [*_derived_values(new, terms, position), digest(new), self._number, *record_values(new), seq],
         )
         if new.tags != old.tags:
             self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
@@ -194,6 +208,7 @@ class _Batch:
     def finish(self) -> None:
         """Write the keyword rows, the tags, the outbox entries and the history."""
         self._postings.write(self._connection)
+        mark_changed(self._connection, self._number, self._touched)
         self._connection.executemany(
             "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)",
             [(scope_id, tag, seq) for seq, (scope_id, tags) in self._tags.items() for tag in tags],
@@ -243,6 +258,8 @@ def delete_records(
         f"{SELECT_RECORD} FROM records r WHERE {condition}",
         values,
     ).fetchall()
+    if rows:
+        mark_removed(connection, next_change(connection), {row[1] for row in rows})
     vectors = turns = history = 0
     for seq, partition_id, vector_space_id, *rest in rows:
         record = read_record(rest)
