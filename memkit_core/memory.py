@@ -681,6 +681,9 @@ class Memory:
         begun goes on. False also while another process, or a memory of this one with other
         settings, holds the index: it works off the outbox. Also
         writes down how often recall returned what.
+
+        Raises:
+            InvalidInputError: `timeout` is no number of seconds.
         """
         self._store.check_open()
         timeout = checked_timeout(timeout, "flush: timeout")
