@@ -48,7 +48,6 @@ from memkit_core.models import (
     Status,
 )
 from memkit_core.omitted import OMITTED, Omitted
-from memkit_core.ports import ListQuery, OutboxState, TokenCounter
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.stores.handle import StoreHandle
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
+    from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
     from memkit_core.worker import Worker
@@ -548,6 +548,9 @@ class Memory:
             cursor: `cursor` of the page before; right while others write.
             space: `"memories"`, or `"messages"` for conversation turns.
         """
+        # As in `__init__`.
+        from memkit_core.ports import ListQuery
+
         require_scope(scope, verb="list_records")
         query = ListQuery(
             space=checked_space(space),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from memkit_core.errors import ClosedError
-from memkit_core.models import Target
-from memkit_core.ports import (
-    KeywordIndex,
-    MessageLog,
-    Outbox,
-    PartitionTable,
-    Problem,
-    RecordStore,
-    RecordTable,
-    ValueTable,
-    VectorSource,
-    VectorSpace,
-    VectorTable,
-)
+
+if TYPE_CHECKING:
+    from memkit_core.models import Target
+    from memkit_core.ports import (
+        KeywordIndex,
+        MessageLog,
+        Outbox,
+        PartitionTable,
+        Problem,
+        RecordStore,
+        RecordTable,
+        ValueTable,
+        VectorSource,
+        VectorSpace,
+        VectorTable,
+    )
 
 
 class StoreHandle:

@@ -23,7 +23,7 @@ What happens to a text, in order:
 
 A piece without any letter or digit (`*`, `->`, an emoji) is a term of its own.
 
-Importing this module loads neither `regex` nor `snowballstemmer`; the first call does.
+Importing this module loads neither `regex` nor `Stemmer`; the first call does.
 """
 
 from __future__ import annotations
@@ -243,9 +243,9 @@ def _cached_stem(word: str) -> str:
 
 @functools.cache
 def _stemmer() -> _Stemmer:
-    import snowballstemmer
+    import Stemmer
 
-    stemmer: _Stemmer = snowballstemmer.stemmer("english")
+    stemmer: _Stemmer = Stemmer.Stemmer("english")
     return stemmer
 
 

@@ -216,11 +216,6 @@ CREATE TABLE summaries(
 );
 """
 
-_DROPPED = """
--- What a merge did not take of what was said the second time.
-ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
-"""
-
 _CHANGES = """
 -- The number of the last write transaction, see `numbering`.
 CREATE TABLE change_number(number INTEGER NOT NULL);
@@ -231,6 +226,11 @@ CREATE INDEX records_by_change ON records(partition_id, changed);
 -- Of the rows: the last change, and the last time that one was taken away.
 ALTER TABLE partitions ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE partitions ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;
+"""
+
+_DROPPED = """
+-- What a merge did not take of what was said the second time.
+ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
 """
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED)
