@@ -3,11 +3,14 @@
 ```
 MemkitError
 ├── InvalidInputError(ValueError)      a value memkit cannot take: fix the call
-│   └── FilterError                    a filter with an unknown operator or an unusable key
+│   ├── FilterError                    a filter with an unknown operator or an unusable key
+│   └── InvalidPromotionError          a promotion that does not go upwards
 ├── ScopeError(ValueError)             a missing or malformed scope: fix the call
 ├── ConfigError(ValueError)            settings that contradict each other or the store
 ├── RecordNotFoundError(LookupError)   no such record in this scope (never says where else it is)
 ├── ConflictError                      somebody else changed it first: read again, decide
+│   └── InvalidTransitionError         its status does not allow this: see `memkit_core.life`
+├── CompactionError                    the sources or the callback of a compaction; nothing was changed
 ├── ClosedError(RuntimeError)          the memory was closed
 ├── BackendError                       a store or index failed
 │   ├── BackendUnavailableError        it is down, busy or locked: retrying may help
@@ -48,6 +51,10 @@ class FilterError(InvalidInputError):
     """A filter that cannot be evaluated: unknown operator, unusable key or value."""
 
 
+class InvalidPromotionError(InvalidInputError):
+    """A promotion that does not go upwards; nothing was changed."""
+
+
 class ScopeError(MemkitError, ValueError):
     """A scope is missing, of the wrong type or malformed; nothing was read or changed."""
 
@@ -62,6 +69,14 @@ class RecordNotFoundError(MemkitError, LookupError):
 
 class ConflictError(MemkitError):
     """The record changed since it was read; read it again and decide."""
+
+
+class InvalidTransitionError(ConflictError):
+    """A record's status does not allow what was asked; nothing was changed."""
+
+
+class CompactionError(MemkitError):
+    """Records cannot become one: a source is missing, or the callback failed; nothing was changed."""
 
 
 class ClosedError(MemkitError, RuntimeError):

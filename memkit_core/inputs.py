@@ -54,7 +54,7 @@ class NewMemory:
     """A memory to be added: what `Memory.add` takes, as a value for `Memory.add_many`.
 
     Only `content` is required. See `MemoryRecord` for the meaning of the fields; `important` adds
-    to the default importance, `importance` replaces it.
+    to the default importance, `importance` replaces it; `pending` hides it until it is confirmed.
     """
 
     content: str
@@ -73,6 +73,8 @@ class NewMemory:
     confidence: float | None = None
     origin: Origin | str = Origin.USER
     source_message_ids: Sequence[str] = field(default=())
+    key: str | None = None
+    pending: bool = False
 
 
 def default_importance(kind: RecordType, content: str, *, important: bool) -> float:
@@ -152,6 +154,8 @@ def build_record(
             checked_id(i, "source_message_ids") for i in listed(new.source_message_ids, "source_message_ids")
         ),
         origin=checked_enum(Origin, new.origin, "origin"),
+        key=_optional_id(new.key, "key"),
+        status=Status.PENDING if checked_bool(new.pending, "pending") else Status.ACTIVE,
     )
 
 

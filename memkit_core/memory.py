@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
 from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, shown
-from memkit_core.filters import FilterLike, parse_filter
+from memkit_core.filters import FilterLike, conjunction, parse_filter
 from memkit_core.inputs import (
     NewMemory,
     build_patch,
@@ -37,6 +37,7 @@ from memkit_core.inputs import (
 from memkit_core.models import (
     MEMORIES,
     MESSAGES,
+    ChangeKind,
     DeleteReceipt,
     MemoryRecord,
     Message,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
     from memkit_core.indexing import Indexers
+    from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
@@ -104,6 +106,7 @@ class Memory:
         from memkit_core.conversation.sessions import Sessions
         from memkit_core.conversation.summary import Summaries
         from memkit_core.conversation.working import WorkingMemory
+        from memkit_core.life import Life
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
         from memkit_core.recall.turns import turn_finder
@@ -126,7 +129,8 @@ class Memory:
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
-        self.upkeep = Upkeep(self._store, parts.indexers)
+        self.upkeep = Upkeep(self._store, parts.indexers, clock, changed=self._worker.wake)
+        self._life = Life(self._store, config, clock)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
@@ -215,6 +219,8 @@ class Memory:
         confidence: float | None = None,
         origin: Origin | str = Origin.USER,
         source_message_ids: Sequence[str] = (),
+        key: str | None = None,
+        pending: bool = False,
         background: bool = False,
     ) -> MemoryRecord:
         """Remember `content` in `scope` and return the stored record.
@@ -230,6 +236,10 @@ class Memory:
         metadata keys join it, the higher importance and the later expiry (never is the latest) hold,
         and it is pinned if either is. The same text at another time, or at none, is a memory of its
         own, and `10⁶` is not `106`. What the first did not take stands in `history` as `dropped`.
+
+        With a `key` it is the value of that key from now on: what held for the same scope, type and
+        key until then becomes `superseded` in the same transaction, see `supersede`. Two never hold at
+        once, whatever threads and processes write.
 
         Args:
             content: the text. NUL and lone surrogates are stored as U+FFFD, all else verbatim.
@@ -249,6 +259,8 @@ class Memory:
             confidence: how sure the writer is, 0 to 1.
             origin: user, assistant, tool or import.
             source_message_ids: the messages it was made from.
+            key: the name of what this is the value of, such as "ui.theme"; any id.
+            pending: hide it from recall and lists until `confirm` or `reject`.
             background: return after the commit and embed in a worker thread; see `flush`.
 
         Raises:
@@ -260,7 +272,8 @@ class Memory:
             content=content, id=id, type=type, tags=tags, metadata=metadata,
             importance=importance, important=important, pinned=pinned, occurred_at=occurred_at,
             expires_at=expires_at, valid_from=valid_from, agent_id=agent_id, source=source,
-            confidence=confidence, origin=origin, source_message_ids=source_message_ids,
+            confidence=confidence, origin=origin, source_message_ids=source_message_ids, key=key,
+            pending=pending,
         )  # fmt: skip
         return self._add([new], scope, background=background, verb="add")[0]
 
@@ -358,6 +371,200 @@ class Memory:
         self._index([changed], verb="update")
         return changed
 
+    # ------------------------------------------------------------------ the life of a record
+
+    def confirm(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - the word every reader expects
+        """Make a pending memory an active one that recall finds; returns it as stored.
+
+        It supersedes what holds for its key, as `add` does. Of `confirm`, `reject`, `archive` and
+        `restore` each changes nothing on a memory that is there already; the changes that are possible
+        stand in `memkit_core.life`. All of them count version up, move updated_at and are told by
+        `history`.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
+            InvalidTransitionError: its status does not allow it; nothing is changed.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="confirm")
+        return self._lived(self._life.move(id, scope, ChangeKind.CONFIRMED), verb="confirm")
+
+    def reject(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """Archive a pending memory without it ever having been active; see `confirm`."""
+        require_scope(scope, verb="reject")
+        return self._lived(self._life.move(id, scope, ChangeKind.REJECTED), verb="reject")
+
+    def archive(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """Hide an active memory from recall and lists that do not ask for `archived`; see `confirm`."""
+        require_scope(scope, verb="archive")
+        return self._lived(self._life.move(id, scope, ChangeKind.ARCHIVED), verb="archive")
+
+    def restore(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """Make an archived or superseded memory active again; see `confirm`.
+
+        What superseded it stays as it is: `undo` takes that out.
+
+        Raises:
+            ConflictError: another memory holds for its key; nothing is changed.
+        """
+        require_scope(scope, verb="restore")
+        return self._lived(self._life.move(id, scope, ChangeKind.RESTORED), verb="restore")
+
+    def supersede(
+        self,
+        id: str,  # noqa: A002 - as above
+        content: str,
+        *,
+        scope: Scope,
+        valid_from: TimeLike | None = None,
+        agent_id: str | None = None,
+        source: str | None = None,
+        confidence: float | None = None,
+        origin: Origin | str = Origin.USER,
+        source_message_ids: Sequence[str] = (),
+        expected_version: int | None = None,
+    ) -> MemoryRecord:
+        """Put a new memory in the place of one that is no longer so, and return the new one.
+
+        The old one keeps its content as `superseded`, with `valid_until` and `superseded_by`; the new
+        one has `supersedes`, takes over type, key, tags, metadata, importance, pin and expiry, and is
+        never merged with a duplicate. Both are written in one transaction. Reads show the new one,
+        also when `valid_from` is in the future; `as_of` shows what held when. For a better wording of
+        what is still so, use `update`.
+
+        Args:
+            id: the memory that is no longer so.
+            content: what is so instead.
+            scope: whose memory it is.
+            valid_from: since when; the present moment when None. The old one held until then.
+            agent_id: who says so; `Config.agent_id` when None.
+            source: where it came from.
+            confidence: how sure the writer is, 0 to 1.
+            origin: user, assistant, tool or import.
+            source_message_ids: the messages it was made from.
+            expected_version: do it only if the old one still has this version.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: a value that cannot be stored; nothing is changed.
+            RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
+            ConflictError: it has another version than `expected_version`.
+            InvalidTransitionError: it is not active.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="supersede")
+        if expected_version is not None:
+            checked_count(expected_version, "supersede: expected_version", most=2**63 - 1)
+        new = NewMemory(
+            content=content, valid_from=valid_from, agent_id=agent_id, source=source,
+            confidence=confidence, origin=origin, source_message_ids=source_message_ids,
+        )  # fmt: skip
+        changed = self._life.supersede(id, scope, new, expected_version=expected_version)
+        return self._lived(changed, verb="supersede")
+
+    def undo(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """Take back the last change of a memory and return it as it is now; undoing again redoes it.
+
+        An undo is a change of its own: version counts up and `history` tells it. What an update,
+        merge, replacement or change of status did is as it was before. A supersession is one change of
+        both memories: the old one holds again and the new one is archived, whichever of them is
+        named; so with a compaction. A memory that was only made, also by promotion, is archived. A
+        delete cannot be undone.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
+            ConflictError: what came after it was changed since, another one holds for its key by now,
+                or there is nothing to undo; nothing is changed.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="undo")
+        return self._lived(self._life.undo(id, scope), verb="undo")
+
+    def promote(self, id: str, *, scope: Scope, to: Scope, move: bool = False) -> MemoryRecord:  # noqa: A002
+        """Remember an active memory in a broader scope as well, and return the record there.
+
+        A session's goes to its user, to a workspace, an org or an object; an object's to a user, a
+        workspace or an org; a user's to a workspace or an org; a workspace's to an org. The copy has
+        an id of its own, `promoted_from_id`, and all that the original says of itself but for its
+        access counts. It is written as by `add`: it becomes one with a duplicate, and supersedes what
+        holds for its key there.
+
+        Args:
+            id: the memory.
+            scope: whose memory it is.
+            to: the broader scope.
+            move: delete the original, in the same transaction.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidPromotionError: `to` is not above `scope`, or beside what `scope` stands under.
+            RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
+            InvalidTransitionError: it is not active.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="promote")
+        require_scope(to, verb="promote")
+        record = self._lived(self._life.promote(id, scope, to, move=move), verb="promote")
+        if move:
+            self._worker.wake()
+        return record
+
+    def promote_latest(
+        self, *, scope: Scope, tags: Iterable[str], to: Scope | None = None, move: bool = False
+    ) -> MemoryRecord | None:
+        """Promote the newest active memory of a session that carries all of `tags`; None without one.
+
+        Args:
+            scope: the session.
+            tags: what it has to carry.
+            to: the broader scope; the session's user when None.
+            move: delete the original, see `promote`.
+        """
+        require_scope(scope, verb="promote_latest")
+        found = self._life.latest(scope, tags)
+        if found is None:
+            return None
+        record, user = found
+        return self.promote(record.id, scope=scope, to=user if to is None else to, move=move)
+
+    def compact(
+        self,
+        ids: Iterable[str],
+        *,
+        scope: Scope,
+        summarize: Summarize,
+        tags: Iterable[str] = (),
+        into: Scope | None = None,
+    ) -> MemoryRecord:
+        """Make several active memories of a scope one of type summary, and return that.
+
+        It has `compacted_from_ids`; the sources become `superseded` in the same transaction and can
+        be restored, or brought back together by `undo`. No model is called but in `summarize`.
+
+        Args:
+            ids: the memories, in the order in which `summarize` gets them.
+            scope: whose memories they are.
+            summarize: called once with the list of records; returns the text of the summary.
+            tags: the tags of the summary.
+            into: the summary's scope, which is always that of its sources: another one is refused.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: ids or tags that cannot be.
+            CompactionError: a source is missing, not active, of another scope or changed meanwhile, or
+                `summarize` raised or returned no text; nothing is changed.
+            BackendError: the store failed; nothing is changed.
+        """
+        require_scope(scope, verb="compact")
+        changed = self._life.compact(ids, scope, summarize, tags=tags, into=into)
+        return self._lived(changed, verb="compact")
+
+    def _lived(self, changed: Sequence[MemoryRecord], *, verb: str) -> MemoryRecord:
+        self._index(changed, verb=verb)
+        return changed[0]
+
     # ------------------------------------------------------------------ reading
 
     def recall(
@@ -373,6 +580,7 @@ class Memory:
         exclude_messages: Iterable[Message] = (),
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
+        as_of: TimeLike | None = None,
     ) -> RecallResult:
         """The records of the named scopes that answer `query`, best first.
 
@@ -383,7 +591,8 @@ class Memory:
         Args:
             query: plain text; a blank query recalls nothing. No character of it is special.
             scope: one scope, or several to read at once. A broad scope does not bring the records
-                of narrower ones along.
+                of narrower ones along. Of a memory and what it was promoted to, and of memories of
+                two scopes with the same words, the one of the narrower scope is returned.
             top_k: the most hits, 1 to `Config.max_top_k`.
             filters: conditions that every hit satisfies, see `memkit_core.filters`.
             types: only these types; all when empty.
@@ -393,14 +602,18 @@ class Memory:
             exclude_messages: stored messages that the caller has already, such as the window in the
                 prompt: neither hits nor part of what hits are measured against.
             ranking: weights for this call; `Config.ranking` when None.
-            now: the moment recency counts back from, to ask as of an earlier time; the clock's when
-                None. What has expired by the clock is never returned.
+            now: the moment recency counts back from; `as_of` or else the clock's when None. What has
+                expired by the clock is never returned.
+            as_of: what held at this moment, from `valid_from` or else `created_at` up to but not
+                including `valid_until`: of what was superseded since, the value of then. In the wording
+                of today; what was archived or deleted since is not returned.
 
         Raises:
             ScopeError: no scope, or not a `Scope`.
             InvalidInputError: `query` is no text, or `top_k` out of range.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
+        from memkit_core.recall.as_of import statuses_then
         from memkit_core.recall.query import RecallQuery
 
         if not isinstance(query, str):
@@ -409,7 +622,9 @@ class Memory:
             raise InvalidInputError(
                 f"recall: ranking must be a memkit_core.Ranking or None, got {shown(ranking)}"
             )
-        moment = self._clock() if now is None else to_utc(now, name="now")
+        then = None if as_of is None else to_utc(as_of, name="as_of")
+        moment = then or self._clock() if now is None else to_utc(now, name="now")
+        statuses = checked_statuses(status)
         return self._answered(
             RecallQuery(
                 text=storable(query),
@@ -417,11 +632,12 @@ class Memory:
                 top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
-                statuses=checked_statuses(status),
+                statuses=statuses if then is None else statuses_then(statuses),
                 include_messages=checked_bool(include_messages, "recall: include_messages"),
                 ranking=ranking or self.config.ranking,
                 candidates=max(self.config.candidates, 3 * top_k),
                 asked_at=moment,
+                as_of=then,
                 now=self._clock(),
                 exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
@@ -492,6 +708,27 @@ class Memory:
             count=resolve_token_counter(count),
         )  # fmt: skip
 
+    def turn_memories(
+        self, session: Scope, query: str, *, scopes: Sequence[Scope] | None = None, top_k: int = 10
+    ) -> RecallResult:
+        """The memories that answer `query`: the session's first, then its user's, then broader ones.
+
+        The best `top_k` of all, see `recall`, without repeats, grouped by how narrow their scope is and
+        best first in each group.
+
+        Args:
+            session: whose turn it is, `Scope.session(id, user=...)`.
+            query: the current input.
+            scopes: whose memories are recalled; the session and its user when None. A workspace is
+                read only when it is named here.
+            top_k: the most hits, 1 to `Config.max_top_k`.
+        """
+        require_scope(session, verb="turn_memories")
+        own = [scope for scope in (session, session.parent) if scope is not None]
+        result = self.recall(query, scope=own if scopes is None else scopes, top_k=top_k)
+        ordered = sorted(result, key=lambda hit: hit.scope.kind.breadth)
+        return RecallResult(tuple(ordered), missing=result.missing, truncated=result.truncated)
+
     def _answered(self, query: RecallQuery) -> RecallResult:
         if query.include_messages:
             for scope in query.scopes:
@@ -532,6 +769,7 @@ class Memory:
         limit: int = 100,
         cursor: str | None = None,
         space: str = MEMORIES,
+        as_of: TimeLike | None = None,
     ) -> RecordPage:
         """Records without a query: newest first, or highest `order` first; the cursor pages on.
 
@@ -547,19 +785,23 @@ class Memory:
             limit: the most records of one page, 1 to 10,000.
             cursor: `cursor` of the page before; right while others write.
             space: `"memories"`, or `"messages"` for conversation turns.
+            as_of: what held at this moment, see `recall`.
         """
         # As in `__init__`.
         from memkit_core.ports import ListQuery
+        from memkit_core.recall.as_of import held_at, statuses_then
 
         require_scope(scope, verb="list_records")
+        then = None if as_of is None else to_utc(as_of, name="as_of")
+        statuses = checked_statuses(status)
         query = ListQuery(
             space=checked_space(space),
-            statuses=checked_statuses(status),
+            statuses=statuses if then is None else statuses_then(statuses),
             types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
             tags=checked_tags(tags),
             since=None if since is None else to_utc(since, name="since"),
             until=None if until is None else to_utc(until, name="until"),
-            where=parse_filter(filters),
+            where=conjunction(parse_filter(filters), None if then is None else held_at(then)),
             order=order,
             limit=checked_count(limit, "list_records: limit", most=10_000),
             cursor=cursor,

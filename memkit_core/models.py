@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import uuid
@@ -73,7 +74,8 @@ class MemoryRecord:
 
     Identity is (scope, space, id). `key` names a slot whose value may change over time;
     `importance` is in [0, 1]; `occurred_at` is when the thing happened, `created_at` when it was
-    written down; `version` counts changes from 1; `mentions` is how often it was said: 1, and one
+    written down; it holds from `valid_from`, or else `created_at`, up to but not including
+    `valid_until`, None while it does; `version` counts changes from 1; `mentions` is how often it was said: 1, and one
     more for each exact duplicate that became one with it. `access_count` is how often recall
     returned it, up to some seconds ago.
     """
@@ -160,6 +162,14 @@ class ChangeKind(enum.StrEnum):
     """The same id was added again."""
     MERGED = "merged"
     """The same was said again, without an id."""
+    ARCHIVED = "archived"
+    RESTORED = "restored"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    """Another record holds in its place, see `MemoryRecord.superseded_by`."""
+    UNDONE = "undone"
+    """The change before was taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +300,11 @@ class DeleteReceipt:
         """Whether there was nothing to remove."""
         kinds = (self.records, self.turns, self.messages, self.sessions, self.vectors)
         return not any((*kinds, self.notes, self.runs, self.summaries))
+
+    def __add__(self, other: DeleteReceipt) -> DeleteReceipt:
+        """What both deletes removed."""
+        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
+        return DeleteReceipt(**{kind: mine[kind] + theirs[kind] for kind in mine})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

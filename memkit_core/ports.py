@@ -7,7 +7,7 @@ means first, and applies it, and any filter, before it cuts to a limit. Errors a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -20,6 +20,7 @@ from memkit_core.filters import Filter
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import (
     MEMORIES,
+    ChangeKind,
     DeleteReceipt,
     MemoryRecord,
     Message,
@@ -238,6 +239,47 @@ class Problem:
     mended: bool = False
 
 
+class MemoryView(Protocol):
+    """The memories as a rule of `RecordTable.decide` sees them: one state, nobody writes meanwhile."""
+
+    def get(self, scope: Scope, record_id: str) -> MemoryRecord | None:
+        """The memory with this id, whatever its status, expired or not; None when there is none."""
+
+    def current(self, record: MemoryRecord, *, now: datetime) -> MemoryRecord | None:
+        """The active, visible memory other than `record` with its scope, type and key; None without a key."""
+
+    def last_change(self, record: MemoryRecord) -> RecordChange:
+        """The newest entry of the history of a stored memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Write a new memory as `RecordTable.put` does; it becomes one with a duplicate if `merge`."""
+
+    record: MemoryRecord
+    merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Put `new` in the place of the stored memory `old`; the history tells it as a change of this kind."""
+
+    old: MemoryRecord
+    new: MemoryRecord
+    kind: ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete a memory as `RecordTable.delete` does."""
+
+    record: MemoryRecord
+
+
+Step = Add | Rewrite | Remove
+"""One write that a rule of `RecordTable.decide` asks for."""
+
+
 class RecordTable(Protocol):
     """The records of every space. Each method is one transaction.
 
@@ -269,7 +311,12 @@ class RecordTable(Protocol):
         latest) and either's pin hold; mentions and version count up, updated_at moves. Visible means
         at the new record's `updated_at`. Returned is the record it became.
 
-        What a replaced or merged memory was before is added to its history, and what a merge dropped.
+        An active memory with a key supersedes the active, visible one of its scope, type and key, if
+        there is one and they did not become one: never do two hold at once. See
+        `memkit_core.stores.succession` for what becomes of both.
+
+        What a replaced, merged or superseded memory was before is added to its history, and what a
+        merge dropped.
 
         Args:
             scope: whose records all of them are.
@@ -308,7 +355,22 @@ class RecordTable(Protocol):
 
         Raises:
             RecordNotFoundError: no visible record of this scope and space has the id.
-            ConflictError: `expected_version` is given and is not the stored version.
+            ConflictError: `expected_version` is given and is not the stored version, or it would be
+                the second that holds with its type and key.
+        """
+
+    def decide(self, rule: Callable[[MemoryView], Sequence[Step]]) -> list[MemoryRecord]:
+        """Let `rule` look at the memories and write what it says, in one transaction, in order.
+
+        Returns what its `Add` and `Rewrite` steps became, in their order, as it stands at the end.
+        Nothing is written when the rule raises. It is called once, looks at nothing but its view, and
+        is quick: other writers wait. The rows get outbox entries as in `put` and `change`.
+        """
+
+    def sweep(self, *, now: datetime, limit: int) -> DeleteReceipt:
+        """Delete up to `limit` records of all scopes and spaces that have expired by `now`, oldest first.
+
+        Pinned records never expire.
         """
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
@@ -389,6 +451,7 @@ class PartitionRow(NamedTuple):
         scope: digest of the row's own scope.
         status, type: as the record's values.
         expires_at: milliseconds; None for never, pinned records included.
+        held_from, held_until: milliseconds; from when on, and until when, it holds; None for no end.
         vector: little-endian float32, of any length above 0; empty when the text held nothing to
             embed; None while it is not embedded.
     """
@@ -398,6 +461,8 @@ class PartitionRow(NamedTuple):
     status: str
     type: str
     expires_at: int | None
+    held_from: int
+    held_until: int | None
     vector: bytes | None
 
 
@@ -711,6 +776,13 @@ class RecordStore(VectorSource, Protocol):
 
     def repair(self) -> list[Problem]:
         """Make what is derived agree with the records again; what `verify` found, marked as mended."""
+
+    def purge(self) -> None:
+        """Leave nothing of what was deleted in any file; every row is written anew.
+
+        Raises:
+            BackendError: a reader or another process kept that from being done; nothing is lost.
+        """
 
     def close(self) -> None:
         """Let go of everything; safe to call twice. Later calls raise `ClosedError`."""

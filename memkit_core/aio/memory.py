@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from memkit_core.aio.callbacks import AsyncSummarize, in_thread
 from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.hops import Hops
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
@@ -96,6 +97,8 @@ class AsyncMemory:
         confidence: float | None = None,
         origin: Origin | str = Origin.USER,
         source_message_ids: Sequence[str] = (),
+        key: str | None = None,
+        pending: bool = False,
         background: bool = False,
     ) -> MemoryRecord:
         """See `Memory.add`."""
@@ -103,8 +106,8 @@ class AsyncMemory:
             self._memory.add, content, scope=scope, id=id, type=type, tags=tags, metadata=metadata,
             importance=importance, important=important, pinned=pinned, occurred_at=occurred_at,
             expires_at=expires_at, valid_from=valid_from, agent_id=agent_id, source=source,
-            confidence=confidence, origin=origin, source_message_ids=source_message_ids,
-            background=background,
+            confidence=confidence, origin=origin, source_message_ids=source_message_ids, key=key,
+            pending=pending, background=background,
         )  # fmt: skip
 
     async def add_many(
@@ -134,6 +137,71 @@ class AsyncMemory:
             expected_version=expected_version,
         )  # fmt: skip
 
+    async def confirm(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """See `Memory.confirm`."""
+        return await self._hops.run(self._memory.confirm, id, scope=scope)
+
+    async def reject(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """See `Memory.reject`."""
+        return await self._hops.run(self._memory.reject, id, scope=scope)
+
+    async def archive(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """See `Memory.archive`."""
+        return await self._hops.run(self._memory.archive, id, scope=scope)
+
+    async def restore(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """See `Memory.restore`."""
+        return await self._hops.run(self._memory.restore, id, scope=scope)
+
+    async def supersede(
+        self,
+        id: str,  # noqa: A002 - as above
+        content: str,
+        *,
+        scope: Scope,
+        valid_from: TimeLike | None = None,
+        agent_id: str | None = None,
+        source: str | None = None,
+        confidence: float | None = None,
+        origin: Origin | str = Origin.USER,
+        source_message_ids: Sequence[str] = (),
+        expected_version: int | None = None,
+    ) -> MemoryRecord:
+        """See `Memory.supersede`."""
+        return await self._hops.run(
+            self._memory.supersede, id, content, scope=scope, valid_from=valid_from, agent_id=agent_id,
+            source=source, confidence=confidence, origin=origin,
+            source_message_ids=source_message_ids, expected_version=expected_version,
+        )  # fmt: skip
+
+    async def undo(self, id: str, *, scope: Scope) -> MemoryRecord:  # noqa: A002 - as above
+        """See `Memory.undo`."""
+        return await self._hops.run(self._memory.undo, id, scope=scope)
+
+    async def promote(self, id: str, *, scope: Scope, to: Scope, move: bool = False) -> MemoryRecord:  # noqa: A002
+        """See `Memory.promote`."""
+        return await self._hops.run(self._memory.promote, id, scope=scope, to=to, move=move)
+
+    async def promote_latest(
+        self, *, scope: Scope, tags: Iterable[str], to: Scope | None = None, move: bool = False
+    ) -> MemoryRecord | None:
+        """See `Memory.promote_latest`."""
+        return await self._hops.run(self._memory.promote_latest, scope=scope, tags=tags, to=to, move=move)
+
+    async def compact(
+        self,
+        ids: Iterable[str],
+        *,
+        scope: Scope,
+        summarize: AsyncSummarize,
+        tags: Iterable[str] = (),
+        into: Scope | None = None,
+    ) -> MemoryRecord:
+        """See `Memory.compact`; `summarize` may be a coroutine function, awaited in the caller's loop."""
+        return await self._hops.run(
+            self._memory.compact, ids, scope=scope, summarize=in_thread(summarize), tags=tags, into=into
+        )
+
     async def recall(
         self,
         query: str,
@@ -147,12 +215,13 @@ class AsyncMemory:
         exclude_messages: Iterable[Message] = (),
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
+        as_of: TimeLike | None = None,
     ) -> RecallResult:
         """See `Memory.recall`."""
         return await self._hops.run(
             self._memory.recall, query, scope=scope, top_k=top_k, filters=filters, types=types,
             status=status, include_messages=include_messages, exclude_messages=exclude_messages,
-            ranking=ranking, now=now,
+            ranking=ranking, now=now, as_of=as_of,
         )  # fmt: skip
 
     async def turn_context(
@@ -177,6 +246,12 @@ class AsyncMemory:
             max_tokens=max_tokens, count=count,
         )  # fmt: skip
 
+    async def turn_memories(
+        self, session: Scope, query: str, *, scopes: Sequence[Scope] | None = None, top_k: int = 10
+    ) -> RecallResult:
+        """See `Memory.turn_memories`."""
+        return await self._hops.run(self._memory.turn_memories, session, query, scopes=scopes, top_k=top_k)
+
     async def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """See `Memory.get`."""
         return await self._hops.run(self._memory.get, id, scope=scope, space=space)
@@ -199,11 +274,13 @@ class AsyncMemory:
         limit: int = 100,
         cursor: str | None = None,
         space: str = MEMORIES,
+        as_of: TimeLike | None = None,
     ) -> RecordPage:
         """See `Memory.list_records`."""
         return await self._hops.run(
             self._memory.list_records, scope=scope, tags=tags, since=since, until=until, types=types,
             status=status, filters=filters, order=order, limit=limit, cursor=cursor, space=space,
+            as_of=as_of,
         )  # fmt: skip
 
     async def documents(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
+from memkit_core.models import DeleteReceipt
 from memkit_core.upkeep import Findings, Upkeep
 
 
@@ -25,3 +26,11 @@ class AsyncUpkeep:
     async def reindex(self) -> int:
         """See `Upkeep.reindex`."""
         return await self._hops.run(self._upkeep.reindex)
+
+    async def sweep(self, *, batch: int = 500) -> DeleteReceipt:
+        """See `Upkeep.sweep`."""
+        return await self._hops.run(self._upkeep.sweep, batch=batch)
+
+    async def purge(self) -> DeleteReceipt:
+        """See `Upkeep.purge`."""
+        return await self._hops.run(self._upkeep.purge)

@@ -44,6 +44,8 @@ _COLUMNS = np.dtype(
         ("type", np.int8),
         ("vector", np.int8),
         ("expires", np.int64),
+        ("from", np.int64),
+        ("until", np.int64),
         ("length", np.int64),
     ]
 )
@@ -157,6 +159,8 @@ class PartitionCopy:
                 _TYPES[row.type],
                 _WAITING if row.vector is None else _EMBEDDED if row.vector else _EMPTY,
                 _NEVER if row.expires_at is None else row.expires_at,
+                row.held_from,
+                _NEVER if row.held_until is None else row.held_until,
                 row.candidate.length,
             )
             for row in rows
@@ -212,6 +216,9 @@ class PartitionCopy:
         columns = self._columns
         shown: Bools = columns["expires"] > to_ms(query.now)
         shown &= _chosen(_STATUSES, query.statuses)[columns["status"]]
+        if query.as_of is not None:
+            at = to_ms(query.as_of)
+            shown &= (columns["from"] <= at) & (columns["until"] > at)
         if query.types:
             shown &= _chosen(_TYPES, query.types)[columns["type"]]
         if target.narrowed:

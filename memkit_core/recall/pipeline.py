@@ -123,7 +123,7 @@ class Recall:
         order = np.argsort(-scored.score, kind="stable")
         order = order[stays[order]]
         taken: list[_Taken] = []
-        texts: dict[str, int] = {}
+        known: dict[tuple[str, str], int] = {}
         ahead = 0
         while ahead < len(order) and len(taken) < query.top_k:
             chosen = order[ahead : ahead + query.top_k].tolist()
@@ -134,7 +134,7 @@ class Recall:
                 record = records.get(point)
                 if record is not None:
                     one = _Taken(row=row, record=record, point=point, target=target)
-                    if len(found) == 1 or not _repeats(one, taken, texts):
+                    if len(found) == 1 or not _repeats(one, taken, known):
                         taken.append(one)
         return taken[: query.top_k], len(taken) > query.top_k or ahead < len(order)
 
@@ -193,18 +193,25 @@ def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID
     return found
 
 
-def _repeats(one: _Taken, taken: list[_Taken], texts: dict[str, int]) -> bool:
-    """Whether a memory with the same words was already taken from another scope.
+def _repeats(one: _Taken, taken: list[_Taken], known: dict[tuple[str, str], int]) -> bool:
+    """Whether what it was promoted from or to, or the same words, was already taken from another scope.
 
     Then the narrower of the two stays, at the place of the better one. Within one scope both are
     kept: two records of a scope are two memories, whatever they say.
     """
-    if one.record.space != MEMORIES:
+    record = one.record
+    if record.space != MEMORIES:
         return False
-    place = texts.setdefault(normal_form(one.record.content), len(taken))
-    if place == len(taken) or taken[place].record.scope == one.record.scope:
+    words = ("words", normal_form(record.content))
+    source = [] if record.promoted_from_id is None else [("source", record.promoted_from_id)]
+    line = [("source", record.id), *source, *(("id", name) for _, name in source)]
+    places = [known[key] for key in (*line, words) if key in known]
+    place = next((i for i in places if taken[i].record.scope != record.scope), len(taken))
+    for key in (("id", record.id), *source, words):
+        known.setdefault(key, place)
+    if place == len(taken):
         return False
-    if one.record.scope.kind.breadth < taken[place].record.scope.kind.breadth:
+    if record.scope.kind.breadth < taken[place].record.scope.kind.breadth:
         taken[place] = dataclasses.replace(one, row=taken[place].row)
     return True
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
 from memkit_core.ports import Candidate, Vector
+from memkit_core.recall.as_of import held_at
 from memkit_core.recall.ranking import Floats, Ranking
 from memkit_core.scope import Scope, ScopeKind
 
@@ -38,10 +39,18 @@ class RecallQuery:
     space: str = MEMORIES
     vector: Vector | None = None
     """The query's own vector; None for the embedder's."""
+    as_of: datetime | None = None
+    """Only what held at this moment; None for what is stored as it is now."""
 
     @property
     def condition(self) -> Filter:
         """Everything a row must satisfy besides belonging to a named scope."""
+        asked = self.condition_now
+        return asked if self.as_of is None else conjunction(asked, held_at(self.as_of)) or asked
+
+    @property
+    def condition_now(self) -> Filter:
+        """As `condition`, but for having held at a moment."""
         statuses = Condition(("status",), Op.IN, [status.value for status in self.statuses])
         types = Condition(("type",), Op.IN, [kind.value for kind in self.types]) if self.types else None
         return conjunction(statuses, types, self.where) or statuses

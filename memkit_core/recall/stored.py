@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from memkit_core.recall.query import Found
 
 if TYPE_CHECKING:
     from memkit_core.indexing import Indexer
+    from memkit_core.indexing.indexer import DenseAnswer
     from memkit_core.models import Target
     from memkit_core.ports import Candidate, RecordStore, Vector
     from memkit_core.recall.query import RecallQuery
@@ -40,7 +42,7 @@ class StoredLegs:
         points: dict[bytes, UUID] = {}
         cosine: dict[bytes, float] = {}
         if vector is not None:
-            answer = self._indexer.search(target, vector, where=where, now=query.now, limit=limit)
+            answer = self._nearest(query, target, vector)
             points = {point.bytes: point for point, _ in answer.hits}
             cosine = dict(zip(points, [hit.cosine for hit in answer.hits], strict=True))
             missing |= answer.missing
@@ -66,3 +68,16 @@ class StoredLegs:
             cosine=np.array([cosine.get(one.point, math.nan) for one in candidates]),
             counts=self._store.keywords.counts(target, query.text, candidates) if query.counted else None,
         )
+
+    def _nearest(self, query: RecallQuery, target: Target, vector: Vector) -> DenseAnswer:
+        where, now, limit = query.condition, query.now, query.per_leg
+        if query.as_of is not None:
+            # An index knows nothing of what held when: it is asked for more, and the store tells.
+            wider = self._indexer.search(target, vector, where=query.condition_now, now=now, limit=2 * limit)
+            points = [point for point, _ in wider.hits]
+            held = self._store.records.candidates(target, points, radius=0, where=where, now=now)
+            known = {candidate.point for candidate in held}
+            hits = [hit for hit in wider.hits if hit.point_id.bytes in known]
+            if len(hits) >= limit or len(points) < 2 * limit:
+                return dataclasses.replace(wider, hits=hits[:limit])
+        return self._indexer.search(target, vector, where=where, now=now, limit=limit)

@@ -106,6 +106,10 @@ class StoreHandle:
         """See `RecordStore`."""
         return self._open.repair()
 
+    def purge(self) -> None:
+        """See `RecordStore`."""
+        self._open.purge()
+
     def close(self) -> None:
         """Close this handle only; safe to call twice."""
         self.closed = True

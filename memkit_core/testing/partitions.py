@@ -42,7 +42,7 @@ class PartitionsContract(ContractGuard):
         first, second = told.rows
         assert first.candidate.point == record(ALICE, "a").point_id.bytes
         assert first.candidate.row < second.candidate.row
-        assert first[1:] == (ALICE.digest, "active", "fact", to_ms(later(days=1)), None)
+        assert first[1:] == (ALICE.digest, "active", "fact", to_ms(later(days=1)), to_ms(NOW), None, None)
         assert second.expires_at is None
         assert (told.documents, told.terms, told.present) == (2, 3, None)
 

@@ -8,6 +8,7 @@ from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
 from memkit_core.testing.keywords import KeywordIndexContract
+from memkit_core.testing.life import DecidingContract, SuccessionContract, SweepingContract
 from memkit_core.testing.lifecycle import LifecycleContract
 from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
@@ -23,6 +24,9 @@ class RecordStoreContract(
     RecordsContract,
     DuplicatesContract,
     ChangesContract,
+    SuccessionContract,
+    DecidingContract,
+    SweepingContract,
     ListingContract,
     ExpiryContract,
     CandidatesContract,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from memkit_core.errors import BackendUnavailableError
 from memkit_core.indexing import Indexer, Indexers
+from memkit_core.inputs import checked_count
+from memkit_core.models import DeleteReceipt
 from memkit_core.ports import Problem, RecordStore
+from memkit_core.times import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,14 @@ class Findings:
 class Upkeep:
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
-    def __init__(self, store: RecordStore, indexers: Indexers) -> None:
-        """Look after these."""
+    def __init__(
+        self, store: RecordStore, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
+    ) -> None:
+        """Look after these; `changed` is called when the indexes have something to catch up with."""
         self._store = store
         self._indexers = indexers
+        self._clock = clock
+        self._changed = changed
 
     def verify(self) -> Findings:
         """Compare everything derived with the records: tags, keyword rows, counters, vectors, indexes.
@@ -74,6 +81,35 @@ class Upkeep:
             indexer.rebuild()
             points += indexer.points()
         return points
+
+    def sweep(self, *, batch: int = 500) -> DeleteReceipt:
+        """Delete what has expired, whoever's it is, and return what was removed; pinned records stay.
+
+        No read ever shows what has expired, swept or not: this frees the space. One transaction for
+        each `batch` records, so that other writers wait only shortly; safe to kill and to run twice.
+        """
+        checked_count(batch, "sweep: batch", most=10_000)
+        now, receipt = self._clock(), DeleteReceipt()
+        while (swept := self._store.records.sweep(now=now, limit=batch)).records:
+            receipt += swept
+            self._changed()
+        return receipt
+
+    def purge(self) -> DeleteReceipt:
+        """Sweep, and leave nothing of what was deleted in any file; returns what was swept.
+
+        Every row is written anew and every vector index built anew, which takes seconds for each
+        100,000 records and room for a second copy. Other writers wait; recall goes on.
+
+        Raises:
+            BackendError: another process holds the indexes or reads for long, or there is no room.
+                Nothing is lost, but something of what was deleted may still be in a file.
+        """
+        receipt = self.sweep()
+        self._indexers.sync()
+        self._store.purge()
+        self.reindex()
+        return receipt
 
     def _with_indexes(self, problems: list[Problem], *, mend: bool) -> Findings:
         unchecked = []

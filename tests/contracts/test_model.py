@@ -59,6 +59,8 @@ def drafts(draw):
         "expires_at": draw(st.sampled_from([None, None, later(hours=3)])),
         "pinned": draw(st.booleans()),
         "metadata": draw(metadata()),
+        "key": draw(st.sampled_from([None, None, "k"])),
+        "valid_from": draw(st.sampled_from([None, None, later(hours=1)])),
     }
 
 
@@ -148,6 +150,10 @@ class StoresAgree(RuleBasedStateMachine):
                 return str(error)
 
         self.both(changed)
+
+    @rule(limit=st.sampled_from([1, 99]))
+    def sweep(self, limit):
+        self.both(lambda store: store.records.sweep(now=self.now, limit=limit))
 
     @rule(scope=st.sampled_from(SCOPES), space=st.sampled_from(SPACES), touched=st.lists(names, max_size=3))
     def touch(self, scope, space, touched):

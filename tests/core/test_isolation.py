@@ -26,7 +26,7 @@ from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
-from memkit_core.errors import MemkitError, RecordNotFoundError
+from memkit_core.errors import ConflictError, InvalidPromotionError, MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
@@ -207,6 +207,7 @@ def list_records(case):
         "order": order,
         "limit": case.one(1, 2, 100),
         "space": case.one(MEMORIES, MESSAGES),
+        "as_of": case.one(None, NOW),
     }
     pages = [case.memory.list_records(**asked, cursor=case.one(None, of_the_other))]
     while pages[-1].cursor is not None:
@@ -226,6 +227,7 @@ def recall(case):
         exclude_messages=case.one([], case.memory.sessions.read(scope=case.other.session)),
         ranking=case.one(None, Ranking(keyword=0.0), Ranking(dense=0.0)),
         now=case.one(None, NOW - timedelta(days=1)),
+        as_of=case.one(None, NOW, NOW + timedelta(days=1)),
     )
 
 
@@ -310,6 +312,9 @@ READS = {
         recent=case.one(1, 9),
         max_tokens=case.one(None, 99, 999),
     ),
+    "Memory.turn_memories": lambda case: case.memory.turn_memories(
+        case.session, case.query, scopes=case.one(None, [*case.me.scopes])
+    ),
     "Sessions.get": lambda case: case.memory.sessions.get(scope=case.session),
     "Sessions.list": lambda case: case.memory.sessions.list(scope=case.me.user, limit=case.one(None, 1)),
     "WorkingMemory.get": lambda case: noted(case).get(scope=case.noted_by),
@@ -356,12 +361,52 @@ def say(case, said):
     )
 
 
+def lived(verb, **options):
+    """A verb on one record: what only the other has cannot be changed, and it is not told that it is there."""
+
+    def call(case):
+        wanted = case.one(*case.other.ids)
+        given = {name: value(case) for name, value in options.items()}
+        try:
+            return methodcaller(verb, wanted, *given.pop("content", ()), scope=case.scope, **given)(
+                case.memory
+            )
+        except (RecordNotFoundError, ConflictError, InvalidPromotionError) as error:
+            return error
+
+    return call
+
+
+def compact(case):
+    ids = case.one([case.other.ids[0]], [*case.other.ids], [*case.me.ids])
+    return case.memory.compact(
+        ids, scope=case.scope, summarize=lambda records: " ".join(one.content for one in records)
+    )
+
+
 WRITES = {
+    "Memory.confirm": lived("confirm"),
+    "Memory.reject": lived("reject"),
+    "Memory.archive": lived("archive"),
+    "Memory.restore": lived("restore"),
+    "Memory.undo": lived("undo"),
+    "Memory.supersede": lived("supersede", content=lambda case: (f"{case.me.marker} anew",)),
+    "Memory.promote": lived(
+        "promote", to=lambda case: case.one(*case.me.scopes), move=lambda case: case.one(True, False)
+    ),
+    "Memory.promote_latest": lambda case: case.memory.promote_latest(
+        scope=case.session,
+        tags=case.one([case.other.marker], [case.me.marker]),
+        to=case.one(None, case.me.broad),
+    ),
+    "Memory.compact": compact,
     "Memory.add": lambda case: case.memory.add(
         f"{case.me.marker} again",
         scope=case.scope,
         id=case.one(*case.other.ids),
         metadata=hostile_metadata(case),
+        key=case.one(None, "k"),
+        pending=case.one(False, True),
     ),
     "Memory.add_many": lambda case: case.memory.add_many(
         [NewMemory(content=f"{case.me.marker} {i}", id=i) for i in case.other.ids], scope=case.scope
@@ -433,7 +478,7 @@ NEITHER = {
     "Memory.documents",  # gives a collection, whose verbs are listed
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts and kinds, no content.
-    *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex"),
+    *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
     # The first of the whole memory, for its operator: counts and the store's last error.

@@ -59,6 +59,8 @@ class InMemoryPartitions:
             record.status.value,
             record.type.value,
             expires,
+            to_ms(record.valid_from or record.created_at),
+            None if record.valid_until is None else to_ms(record.valid_until),
             None if row.vector is None else row.vector.astype("<f4").tobytes(),
         )
 

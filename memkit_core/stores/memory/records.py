@@ -20,14 +20,16 @@ from memkit_core.models import (
     RecordPatch,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, VectorSpace
+from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Step, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
-from memkit_core.stores.changes import patched, seen_by_index, whole_history
+from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
+from memkit_core.stores.memory.deciding import InMemoryView, apply_steps
 from memkit_core.stores.memory.log import forget_sessions
 from memkit_core.stores.memory.state import Row, State, copied, kept, prepared
 from memkit_core.stores.memory.values import forget_values
+from memkit_core.stores.succession import check_slot
 from memkit_core.times import to_ms
 
 
@@ -89,9 +91,26 @@ class InMemoryRecords:
             old = row.record if row is not None and row.position is None else None
             new = patched(old, patch, record_id=record_id, expected_version=expected_version, now=now)
             if row is not None and old is not None and new is not old:
-                tell = seen_by_index(old, new)
-                self._state.rewrite(row, prepared(new), kind=ChangeKind.UPDATED, tell=tell)
+                if (new.type, new.key) != (old.type, old.key):
+                    held = self._state.current(new, now=now)
+                    check_slot(None if held is None else held.record, new, verb="update")
+                self._state.rewrite(row, prepared(new), kind=ChangeKind.UPDATED)
             return copied(new)
+
+    def decide(self, rule: Callable[[MemoryView], Sequence[Step]]) -> list[MemoryRecord]:
+        """See `RecordTable.decide`."""
+        with self._state.open():
+            return apply_steps(self._state, rule(InMemoryView(self._state)))
+
+    def sweep(self, *, now: datetime, limit: int) -> DeleteReceipt:
+        """See `RecordTable.sweep`."""
+        with self._state.open():
+            expired = sorted(
+                (row.record.expires_at, row.seq, row)
+                for row in self._state.rows.values()
+                if row.record.expires_at is not None and not row.record.is_visible_at(now)
+            )
+            return self._state.remove([row for _, _, row in expired[:limit]])
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """See `RecordTable.history`."""

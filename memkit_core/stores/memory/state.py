@@ -32,6 +32,7 @@ from memkit_core.models import (
 from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
+from memkit_core.stores.succession import holds_slot, rivals, succession
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -186,10 +187,11 @@ class State:
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is not None:
-            after = dataclasses.replace(new, record=replaced(row.record, record))
+            after = dataclasses.replace(new, record=self._succeeding(replaced(row.record, record)))
             self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True)
             row.position = position
             return row
+        record = self._succeeding(record)
         self._last_seq += 1
         row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
         self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
@@ -205,18 +207,41 @@ class State:
             if is_duplicate(old, new.record):
                 both = merged(old, new.record)
                 after = Prepared(record=both, terms=row.terms)
-                self.rewrite(
-                    row, after, kind=ChangeKind.MERGED, tell=seen_by_index(old, both), said=new.record
-                )
+                self.rewrite(row, after, kind=ChangeKind.MERGED, said=new.record)
                 return row
         return self.write(new)
 
-    def rewrite(
-        self, row: Row, new: Prepared, *, kind: ChangeKind, tell: bool, said: MemoryRecord | None = None
-    ) -> None:
-        """Put a record in the place of the row's own; `tell` the vector index of it.
+    def current(self, record: MemoryRecord, *, now: datetime) -> Row | None:
+        """The row that holds the slot of `record`, other than its own; see `MemoryView.current`."""
+        rows = [] if record.key is None else self.rows_of(Target(scope=record.scope, space=record.space))
+        held = [
+            row
+            for row in rows
+            if holds_slot(row.record) and rivals(row.record, record) and row.record.is_visible_at(now)
+        ]
+        return held[-1] if held else None
 
-        `said` is what a merge made one with it.
+    def _succeeding(self, record: MemoryRecord) -> MemoryRecord:
+        """The record in the place of what held its slot until now."""
+        row = self.current(record, now=record.updated_at) if holds_slot(record) else None
+        if row is None:
+            return record
+        earlier, later = succession(row.record, record)
+        self.rewrite(row, Prepared(record=earlier, terms=row.terms), kind=ChangeKind.SUPERSEDED)
+        return later
+
+    def rewrite(
+        self,
+        row: Row,
+        new: Prepared,
+        *,
+        kind: ChangeKind,
+        tell: bool = False,
+        said: MemoryRecord | None = None,
+    ) -> None:
+        """Put a record in the place of the row's own; `said` is what a merge made one with it.
+
+        `tell` the vector index of it also when nothing it may know has changed.
         """
         old = row.record
         change = change_made(old, new.record, kind, said=said)
@@ -227,7 +252,7 @@ class State:
         self._enter(row)
         if change is not None:
             row.history.append(change)
-        if tell:
+        if tell or seen_by_index(old, new.record):
             self.enqueue(row.record, row, row.given)
 
     def note_change(self, row: Row) -> None:

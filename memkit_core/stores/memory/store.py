@@ -70,6 +70,11 @@ class InMemoryStore:
         """See `RecordStore.repair`."""
         return self.verify()
 
+    def purge(self) -> None:
+        """See `RecordStore.purge`: there are no files."""
+        with self._state.open():
+            pass
+
     def close(self) -> None:
         """Forget everything; safe to call twice."""
         self._state.close()

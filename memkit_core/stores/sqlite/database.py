@@ -172,6 +172,36 @@ class Database:
         with self._exclusive("checkpoint"), self.connection() as connection:
             return _checkpoint(connection)
 
+    def purge(self) -> None:
+        """Write every row anew, and leave nothing of what was deleted in the file or in its log.
+
+        Raises:
+            BackendUnavailableError: the disk has no room for a copy, or a reader kept the log from
+                being emptied; nothing is lost.
+        """
+        with self._exclusive("purge"):
+            connection = self._take()
+            try:
+                with translated("purge"):
+                    # Pages that were freed are cleared, also inside what is still in use.
+                    connection.execute("PRAGMA secure_delete = ON")
+                    connection.execute("VACUUM")
+                    emptied = self._emptied(connection)
+            finally:
+                self._give_back(connection)
+        if not emptied:
+            raise BackendUnavailableError(
+                "a reader kept the write-ahead log from being emptied; try again when nobody reads",
+                backend="sqlite",
+                operation="purge",
+            )
+
+    def _emptied(self, connection: sqlite3.Connection) -> bool:
+        deadline = time.monotonic() + self._busy_timeout
+        while not (emptied := _checkpoint(connection)) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+        return emptied
+
     def _checkpoint_if_large(self, connection: sqlite3.Connection) -> None:
         try:
             if self._wal_bytes() > self._checkpoint_bytes:

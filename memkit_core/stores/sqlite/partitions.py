@@ -22,7 +22,7 @@ WHERE s.digest = ?
 """
 _CHANGED = "FROM records r WHERE r.partition_id = :partition AND r.changed > :after"
 _POSTINGS = "SELECT seq, count FROM postings WHERE partition_id = ? AND term = ?"
-_DECIDING = 5
+_DECIDING = 7
 """Columns behind those of the candidate."""
 
 
@@ -89,7 +89,7 @@ def _rows(
         return None
     rows = connection.execute(
         f"SELECT {select_candidate(space)}, (SELECT digest FROM scopes s WHERE s.id = r.scope_id), r.status, "
-        "r.type, iif(r.pinned, NULL, r.expires_at), "
+        "r.type, iif(r.pinned, NULL, r.expires_at), coalesce(r.valid_from, r.created_at), r.valid_until, "
         "(SELECT vector FROM vectors v WHERE v.seq = r.seq AND v.vector_space_id = :space) "
         f"{_CHANGED} ORDER BY r.seq",
         values,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -19,13 +20,14 @@ from memkit_core.models import (
     RecordPatch,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, VectorSpace
+from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Step, VectorSpace
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
@@ -127,6 +129,27 @@ class SQLiteRecords:
         )
         with self._database.write("update") as connection:
             return change_record(connection, scope, (space, record_id), change)
+
+    def decide(self, rule: Callable[[MemoryView], Sequence[Step]]) -> list[MemoryRecord]:
+        """See `RecordTable.decide`."""
+        with self._database.write("decide") as connection:
+            return apply_steps(connection, rule(SQLiteView(connection)))
+
+    def sweep(self, *, now: datetime, limit: int) -> DeleteReceipt:
+        """See `RecordTable.sweep`."""
+        with self._database.write("sweep") as connection:
+            rows = connection.execute(
+                "SELECT seq, scope_id FROM records WHERE expires_at <= ? AND NOT pinned "
+                "ORDER BY expires_at, seq LIMIT ?",
+                (to_ms(now), limit),
+            ).fetchall()
+            receipt = delete_records(
+                connection,
+                "r.seq IN (SELECT value FROM json_each(?))",
+                (json.dumps([seq for seq, _ in rows]),),
+            )
+            drop_unused(connection, dict.fromkeys(scope_id for _, scope_id in rows))
+        return receipt
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """See `RecordTable.history`."""

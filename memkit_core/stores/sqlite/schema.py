@@ -233,7 +233,12 @@ _DROPPED = """
 ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED)
+_KEYS = """
+-- Which record holds for a key of a scope.
+CREATE INDEX records_by_key ON records(scope_id, key) WHERE key IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED, _KEYS)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

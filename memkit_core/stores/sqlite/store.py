@@ -121,6 +121,10 @@ class SQLiteStore:
         """See `RecordStore.repair`; other writers wait while one kind is mended."""
         return repair_file(self._database)
 
+    def purge(self) -> None:
+        """See `RecordStore.purge`; other writers wait. Needs room for a copy of the file meanwhile."""
+        self._database.purge()
+
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
         return self._database.checkpoint()

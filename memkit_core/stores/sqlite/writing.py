@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 
 from memkit_core.jsonvalues import canonical_json
 from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
@@ -13,8 +14,16 @@ from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
 from memkit_core.stores.sqlite.numbering import mark_changed, mark_removed, next_change
-from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
+from memkit_core.stores.sqlite.rows import (
+    COLUMNS,
+    SELECT_RECORD,
+    VISIBLE,
+    marks,
+    read_record,
+    record_values,
+)
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope
+from memkit_core.stores.succession import check_slot, holds_slot, succession
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -37,26 +46,25 @@ def write_records(
 ) -> list[MemoryRecord]:
     """Insert records, replace those with their identities, or merge those whose ids are in `merge`.
 
-    Returns what each became, in order. Each comes with the position of its message, None when it is
-    no turn, and with its keyword terms: other writers need not wait while they are made. No identity
-    comes twice. Their vectors are of the given space with that number; None for the memory's own.
+    What held for the key of one of them before is superseded. Returns what each became, in order.
+    Each comes with the position of its message, None when it is no turn, and with its keyword terms:
+    other writers need not wait while they are made. No identity comes twice. Their vectors are of
+    the given space with that number; None for the memory's own.
     """
     if not records:
         return []
     places: dict[Target, tuple[int, int]] = {}
-    number = next_change(connection)
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = _Batch(connection, number, places, vector_space_id)
+        batch = Batch(connection, places, vector_space_id)
         for record, position, terms in chunk:
             if record.id in merge:
-                seq, written = batch.merge(record, terms)
+                rows.append(batch.merge(record, terms))
             else:
-                seq, written = batch.write(record, position, terms)
-            rows.append(seq)
-            stored[seq] = written
+                rows.append(batch.write(record, position, terms))
         batch.finish()
+        stored |= batch.stored
     return [stored[seq] for seq in rows]
 
 
@@ -79,29 +87,50 @@ def change_record(
     old = read_record(rest)
     new = patched(old)
     if new is not old:
-        batch = _Batch(
-            connection,
-            next_change(connection),
-            {Target(scope=scope, space=old.space): (scope_id, partition_id)},
-            vector_space_id,
+        batch = Batch(
+            connection, {Target(scope=scope, space=old.space): (scope_id, partition_id)}, vector_space_id
         )
-        batch.rewrite(seq, old, new, kind=ChangeKind.UPDATED, tell=seen_by_index(old, new))
+        if (new.type, new.key) != (old.type, old.key):
+            found = find_current(connection, scope_id, new, now=new.updated_at)
+            check_slot(None if found is None else found[1], new, verb="update")
+        batch.rewrite(seq, old, new, kind=ChangeKind.UPDATED)
         batch.finish()
     return new
 
 
-class _Batch:
+def find_current(
+    connection: sqlite3.Connection, scope_id: int | None, record: MemoryRecord, *, now: datetime
+) -> tuple[int, MemoryRecord] | None:
+    """The row that holds the slot of `record`, other than its own; see `MemoryView.current`."""
+    if record.space != MEMORIES or record.key is None:
+        return None
+    row = connection.execute(
+        f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = :scope AND r.key = :key "
+        f"AND r.space = :space AND r.type = :type AND r.status = 'active' AND r.id <> :id AND {VISIBLE} "
+        "ORDER BY r.seq DESC LIMIT 1",
+        {
+            "scope": scope_id,
+            "key": record.key,
+            "space": record.space,
+            "type": record.type.value,
+            "id": record.id,
+            "now": to_ms(now),
+        },
+    ).fetchone()
+    return None if row is None else (row[0], read_record(row[1:]))
+
+
+class Batch:
     """Rows of one transaction; what they drag along is gathered and written at the end."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
-        number: int,
         places: dict[Target, tuple[int, int]],
         vector_space_id: int | None,
     ) -> None:
         self._connection = connection
-        self._number = number
+        self._number = next_change(connection)
         self._touched: set[int] = set()
         self._places = places
         self._vector_space_id = vector_space_id
@@ -110,24 +139,37 @@ class _Batch:
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
         self._history: list[tuple[object, ...]] = []
+        self.stored: dict[int, MemoryRecord] = {}
+        """The rows that were written, as they are now."""
 
-    def write(
-        self, record: MemoryRecord, position: int | None, terms: Sequence[str]
-    ) -> tuple[int, MemoryRecord]:
-        """Insert the record or replace the one with its identity; returns its row and what is stored."""
+    def write(self, record: MemoryRecord, position: int | None, terms: Sequence[str]) -> int:
+        """Insert the record or replace the one with its identity; returns its row."""
         scope_id, _ = self._place(record)
         row = self._connection.execute(
             f"SELECT r.seq, {SELECT_RECORD} FROM records r WHERE r.scope_id = ? AND r.space = ? AND r.id = ?",
             (scope_id, record.space, record.id),
         ).fetchone()
         if row is None:
-            return self._insert(record, position, terms, digest(record))
+            return self._insert(self._succeeding(record), position, terms, digest(record))
         old = read_record(row[1:])
-        new = replaced(old, record)
+        new = self._succeeding(replaced(old, record))
         self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
-        return row[0], new
+        return int(row[0])
 
-    def merge(self, record: MemoryRecord, terms: Sequence[str]) -> tuple[int, MemoryRecord]:
+    def _succeeding(self, record: MemoryRecord) -> MemoryRecord:
+        """The record in the place of what held its slot until now."""
+        if not holds_slot(record):
+            return record
+        scope_id, _ = self._place(record)
+        found = find_current(self._connection, scope_id, record, now=record.updated_at)
+        if found is None:
+            return record
+        seq, old = found
+        earlier, later = succession(old, record)
+        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED)
+        return later
+
+    def merge(self, record: MemoryRecord, terms: Sequence[str]) -> int:
         """Merge the record into the oldest that it duplicates, or insert it; as `write`."""
         scope_id, _ = self._place(record)
         number = digest(record)
@@ -139,13 +181,13 @@ class _Batch:
             old = read_record(rest)
             if is_duplicate(old, record):
                 new = merged(old, record)
-                self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new), said=record)
-                return seq, new
-        return self._insert(record, None, terms, number)
+                self.rewrite(seq, old, new, kind=ChangeKind.MERGED, said=record)
+                return int(seq)
+        return self._insert(self._succeeding(record), None, terms, number)
 
     def _insert(
         self, record: MemoryRecord, position: int | None, terms: Sequence[str], number: int | None
-    ) -> tuple[int, MemoryRecord]:
+    ) -> int:
         scope_id, partition_id = self._place(record)
         values = [
             scope_id,
@@ -161,7 +203,8 @@ class _Batch:
         self._postings.add(partition_id, seq, terms)
         self._tags[seq] = scope_id, record.tags
         self._changes[seq] = _change(record, seq, self._vector_space_id)
-        return seq, record
+        self.stored[seq] = record
+        return seq
 
     def _place(self, record: MemoryRecord) -> tuple[int, int]:
         target = Target(scope=record.scope, space=record.space)
@@ -178,11 +221,15 @@ class _Batch:
         new: MemoryRecord,
         *,
         kind: ChangeKind,
-        tell: bool,
+        tell: bool = False,
         position: int | None = None,
         said: MemoryRecord | None = None,
     ) -> None:
-        """Write a row anew; `tell` the vector index of it. `said` is what a merge made one with it."""
+        """Write a row anew; `said` is what a merge made one with it.
+
+        `tell` the vector index of it also when nothing it may know has changed.
+        """
+        self.stored[seq] = new
         scope_id, partition_id = self._place(new)
         terms = keyword_terms(new.index_text)
         self._touched.add(partition_id)
@@ -198,7 +245,7 @@ class _Batch:
             self._postings.add(partition_id, seq, terms)
             # A vector of the old text must not answer for the new one, not even for a moment.
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
-        if tell:
+        if tell or seen_by_index(old, new):
             self._changes[seq] = _change(new, seq, self._vector_space_id)
         change = change_made(old, new, kind, said=said)
         if change is not None:
