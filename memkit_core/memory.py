@@ -506,6 +506,7 @@ class Memory:
         """
         require_scope(scope, verb="promote")
         require_scope(to, verb="promote")
+        checked_bool(move, "promote: move")
         record = self._lived(self._life.promote(id, scope, to, move=move), verb="promote")
         if move:
             self._worker.wake()
