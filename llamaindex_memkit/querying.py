@@ -89,14 +89,14 @@ class Question:
             raise InvalidInputError(f"query: mode {mode.value} needs query_embedding")
         if mode is _Mode.MMR and vector is None:
             raise InvalidInputError("query: mmr needs a store whose nodes come with their embeddings")
-        fused = search is SearchMode.HYBRID and query.sparse_top_k is not None
+        by_words = query.sparse_top_k if search is SearchMode.HYBRID else None
         top_k = query.hybrid_top_k if mode is _Mode.HYBRID else query.sparse_top_k
         return cls(
             mode=search,
             text=text or "",
             vector=vector,
             top_k=query.similarity_top_k if top_k is None else top_k,
-            legs=(query.similarity_top_k, query.sparse_top_k or 0) if fused else None,
+            legs=None if by_words is None else (query.similarity_top_k, by_words),
             alpha=alpha,
             apart=_threshold(threshold) if mode is _Mode.MMR else None,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +44,7 @@ _PRIORS: Mapping[RecordType, float] = {
     RecordType.SUMMARY: 0.6,
 }
 _OTHER_PRIOR = 0.5
+_LONGEST_TIMEOUT = 31_536_000.0
 _DEEPEST_PAYLOAD, _LONGEST_INT = 200, 4096
 _LENGTH_BONUS, _FULL_LENGTH, _MARKED_BONUS = 0.2, 100, 0.3
 
@@ -229,15 +229,6 @@ def checked_bool(value: object, name: str) -> bool:
     return value
 
 
-def checked_seconds(value: object, name: str) -> float | None:
-    """How long to wait at most, None for without end; less than nothing is nothing."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
-        raise InvalidInputError(f"{name} must be a number of seconds or None, got {shown(value)}")
-    return float(min(max(value, 0), threading.TIMEOUT_MAX))
-
-
 def checked_fraction(value: object, name: str) -> float:
     """A number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
@@ -302,6 +293,18 @@ def checked_amount(value: object, name: str, *, most: int) -> int:
     return 0 if type(value) is int and value == 0 else checked_count(value, name, most=most)
 
 
+def checked_timeout(value: object, name: str) -> float | None:
+    """A number of seconds, 0 or more; None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidInputError(
+            f"{name} must be seconds, 0 or more, or None for no limit, got {shown(value)}"
+        )
+    # What no clock of the system can count is as good as no limit.
+    return float(min(value, _LONGEST_TIMEOUT))
+
+
 def checked_version(value: object) -> int:
     """The version that a stored value is expected to have, 0 for "there is none"."""
     return (
@@ -353,9 +356,10 @@ def listed_messages(given: object, name: str) -> list[Any]:
     """What was given as a list of messages, not looked into; a single message is none."""
     if isinstance(given, Message):
         raise InvalidInputError(f"{name} takes a list of messages, got one; write [message]")
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+    items = iterated(given)
+    if items is None:
         raise InvalidInputError(f"{name} takes a list of messages, got {shown(given)}")
-    return list(given)
+    return list(items)
 
 
 def _checked_text(value: object, name: str) -> str | None:

@@ -26,10 +26,10 @@ from memkit_core.inputs import (
     checked_enum,
     checked_id,
     checked_scopes,
-    checked_seconds,
     checked_space,
     checked_statuses,
     checked_tags,
+    checked_timeout,
     listed,
     listed_news,
     turn_point,
@@ -506,6 +506,7 @@ class Memory:
         """
         require_scope(scope, verb="promote")
         require_scope(to, verb="promote")
+        checked_bool(move, "promote: move")
         record = self._lived(self._life.promote(id, scope, to, move=move), verb="promote")
         if move:
             self._worker.wake()
@@ -940,7 +941,7 @@ class Memory:
             InvalidInputError: `timeout` is no number of seconds.
         """
         self._store.check_open()
-        timeout = checked_seconds(timeout, "flush: timeout")
+        timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()

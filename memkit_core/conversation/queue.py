@@ -17,7 +17,7 @@ from memkit_core.conversation.buffer import MessageBuffer
 from memkit_core.conversation.lane import Lane, QueueState, session_of, talking_of
 from memkit_core.conversation.turn import Turn
 from memkit_core.errors import BackendError, ClosedError, MemkitError
-from memkit_core.inputs import build_message, checked_seconds, listed_messages
+from memkit_core.inputs import build_message, checked_timeout, listed_messages
 from memkit_core.models import Message, Role
 from memkit_core.scope import Scope, ScopeKind
 
@@ -305,7 +305,7 @@ class PersistQueue:
             InvalidInputError: `timeout` is no number of seconds.
             ScopeError: `scope` is neither a session nor a user.
         """
-        timeout = checked_seconds(timeout, "flush: timeout")
+        timeout = checked_timeout(timeout, "flush: timeout")
         talking_of(scope, "flush")
         with self._changed:
             lanes = [(lane, lane.added, lane.ends) for lane in self._lanes_of(scope)]

@@ -48,6 +48,7 @@ _KEYWORD_ONLY = Ranking(
 )
 _DENSE_ONLY = dataclasses.replace(_KEYWORD_ONLY, keyword=0.0, dense=1.0)
 _LINE = "line"
+_PATIENCE = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,13 +234,17 @@ def _embed(memory: Memory, report: Progress) -> None:
     """Wait until every turn has its vector.
 
     Raises:
-        ModelError: what waits no longer becomes less.
+        ModelError: what waits no longer becomes less: after a failure at once, else after a minute.
     """
     total = left = memory.capabilities.outbox.length
+    idle = 0
     while not memory.flush(timeout=1.0):
-        before, left = left, memory.capabilities.outbox.length
+        outbox = memory.capabilities.outbox
+        idle = 0 if outbox.length < left else idle + 1
+        left = outbox.length
         report("embedding", max(total - left, 0), total)
-        if left >= before:
+        # A model that only loads slowly is waited for.
+        if idle and (outbox.last_error is not None or idle >= _PATIENCE):
             raise ModelError(f"{left} turns could not be embedded", model=memory.capabilities.embedding_model)
     report("embedding", total, total)
 

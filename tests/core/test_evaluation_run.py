@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -215,6 +216,28 @@ def test_what_cannot_be_evaluated_is_refused(dataset, tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
+def test_an_embedder_that_is_slow_is_waited_for(dataset):
+    """A model that needs longer than the first look at it takes to load does not end the evaluation."""
+    looked = threading.Event()
+
+    class Slow:
+        model = "slow"
+
+        def embed_documents(self, texts):
+            assert looked.wait(30)
+            return [[1.0, float(len(text))] for text in texts]
+
+        def embed_query(self, text):
+            return [1.0, float(len(text))]
+
+    outcome = evaluate(
+        dataset,
+        embedder=Slow(),
+        progress=lambda step, done, _: looked.set() if (step, done) == ("embedding", 0) else None,
+    )
+    assert outcome.embedder == "slow"
+
+
 def test_an_embedder_that_fails_ends_the_evaluation(dataset):
     """Numbers of half an index would be wrong, so a failing embedder is an error, not a loop."""
 

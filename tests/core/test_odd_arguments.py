@@ -140,6 +140,10 @@ GOOD = {
     "state": {"step": 2},
     "documents": ["another note"],
     "model": lambda prompt: "a title",
+    "summarize": " and ".join,
+    "tags": ["drink"],
+    "to": Scope.workspace("w1"),
+    "session": SESSION,
 }
 """What a parameter without a default is given while another one is odd."""
 LEFT_OUT = {
@@ -208,6 +212,7 @@ def test_yes_and_no(memory, value):
         lambda: memory.add_many([NewMemory(content="I like coffee.", important=value)], scope=ALICE),
         lambda: memory.update("m1", scope=ALICE, pinned=value),
         lambda: memory.recall("tea", scope=ALICE, include_messages=value),
+        lambda: memory.promote("m1", scope=ALICE, to=GOOD["to"], move=value),
         lambda: memory.delete(everything=value),
     ):
         with pytest.raises(InvalidInputError, match="True or False"):

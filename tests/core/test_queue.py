@@ -472,7 +472,7 @@ def test_a_turn_is_begun_whole_or_not_at_all(messages):
     assert desk.written == [("talk", ["good", "day"])]
 
 
-@pytest.mark.parametrize("timeout", ["1", float("nan"), True, [1]])
+@pytest.mark.parametrize("timeout", ["1", float("nan"), float("inf"), -1, True, [1]])
 def test_a_deadline_is_a_number_of_seconds(timeout):
     """Anything else is refused before anything is written; a very long one is as good as none."""
     desk = Desk()

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
@@ -135,6 +136,7 @@ class TestQuery:
             {"doc_ids": 7},
             {"text": 7, "mode": "hybrid"},
             {"top_k": "many", "mode": "mmr"},
+            {"sparse_top_k": np.array([1, 2]), "mode": "hybrid"},
             {"mode": ["default"]},
         ],
         ids=str,
