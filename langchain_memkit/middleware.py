@@ -15,6 +15,7 @@ from langchain_memkit.convert import from_memkit, merged, to_memkit
 from langchain_memkit.tools import checked_working, tools_of
 from memkit_core import BackendError, InvalidInputError, Memory, MissingDependencyError, Scope, ScopeError
 from memkit_core.conversation.context import TurnContext
+from memkit_core.conversation.summarizers import checked_summarizer
 from memkit_core.conversation.tagged import is_summary
 from memkit_core.conversation.tokens import resolve_token_counter
 from memkit_core.conversation.working import WorkingMemory
@@ -112,12 +113,14 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
             include_messages: whether turns of earlier conversations are recalled.
             max_tokens: the most tokens of memory and messages, beside the agent's own system prompt
                 and tools, above which the session is summarised; `Config.summary_threshold` when None.
-            summarizer: how; `ExtractiveSummarizer`, which needs no model, when None.
+            summarizer: how; `ChatSummarizer(model)` asks a chat model; `ExtractiveSummarizer`, which
+                needs none, when None.
             name: the name of this middleware; an agent takes no two of the same name.
 
         Raises:
             ScopeError: `scope` is neither a session nor a function.
-            InvalidInputError: `memory` is no `Memory`, `working` no `WorkingMemory`, or a number out of range.
+            InvalidInputError: `memory` is no `Memory`, `working` no `WorkingMemory`, `summarizer` none, or a
+                number out of range.
         """
         super().__init__()
         if not isinstance(memory, Memory):
@@ -134,7 +137,7 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
         self._include_messages = include_messages
         limit = memory.config.summary_threshold if max_tokens is None else max_tokens
         self._max_tokens = checked_count(limit, "max_tokens", most=2**31 - 1)
-        self._summarizer = summarizer
+        self._summarizer = checked_summarizer(summarizer)
         self._name = name
         self.tools = [] if self._working is None else tools_of(self._working.tools(scope=self._present))
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 
+from memkit_core.chat_models import resolve_chat_model
 from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.errors import shown
+from memkit_core.errors import InvalidInputError, shown
 from memkit_core.models import Message, Role
-from memkit_core.ports import ChatModel, TokenCounter
+from memkit_core.ports import Summarizer, TokenCounter
 from memkit_core.prompts import summary_prompt
 from memkit_core.text.clean import normal_form, storable
 from memkit_core.text.tokenizer import keyword_terms
@@ -20,9 +21,13 @@ from memkit_core.text.tokenizer import keyword_terms
 class ChatSummarizer:
     """`Summarizer` by a chat model: one call with `prompts.summary_prompt`."""
 
-    def __init__(self, model: ChatModel) -> None:
-        """Ask `model`, a function from prompt to answer."""
-        self._model = model
+    def __init__(self, model: object) -> None:
+        """Ask `model`: a LangChain chat model, a LlamaIndex LLM, or a function from prompt to answer.
+
+        Raises:
+            InvalidInputError: `model` is none of these.
+        """
+        self._model = resolve_chat_model(model)
 
     def __call__(self, previous: str, messages: Sequence[Message], max_tokens: int) -> str:
         """See `Summarizer`."""
@@ -113,6 +118,18 @@ def _shared(sentence: _Sentence, spread: Counter[str], count: int) -> float:
 def _alike(one: _Sentence, other: _Sentence) -> bool:
     mine, theirs = set(one.terms), set(other.terms)
     return bool(mine) and len(mine & theirs) >= _ALIKE * len(mine | theirs)
+
+
+def checked_summarizer(given: object) -> Summarizer:
+    """`given` when it can summarise, `ExtractiveSummarizer` for None."""
+    if given is None:
+        return ExtractiveSummarizer()
+    if isinstance(given, type) or not callable(given) or hasattr(given, "invoke"):
+        raise InvalidInputError(
+            "summarizer takes a function of the summary so far, the messages and the most tokens, got "
+            f"{shown(given)}; give a chat model as ChatSummarizer(model)"
+        )
+    return given
 
 
 def usable_summary(answer: object, max_tokens: int, count: TokenCounter) -> tuple[str | None, str | None]:

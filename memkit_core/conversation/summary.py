@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memkit_core.config import Config
-from memkit_core.conversation.summarizers import ExtractiveSummarizer, usable_summary
+from memkit_core.conversation.summarizers import checked_summarizer, usable_summary
 from memkit_core.conversation.tagged import behind_summary, spoken, summary_message
 from memkit_core.conversation.tokens import message_tokens, resolve_token_counter, tokens_of
 from memkit_core.conversation.windows import fitted, repaired, shortened, whole_groups
@@ -121,7 +121,8 @@ class Summaries:
 
         Args:
             scope: the session.
-            summarizer: how; `ExtractiveSummarizer`, which needs no model, when None.
+            summarizer: how; `ChatSummarizer(model)` asks a chat model; `ExtractiveSummarizer`, which
+                needs none, when None.
             threshold: tokens of system messages, summary and the messages behind it above which
                 it summarises; a number below 1 is that fraction of `model_window`. Default
                 `Config.summary_threshold`.
@@ -132,11 +133,12 @@ class Summaries:
 
         Raises:
             ScopeError: `scope` is not a session.
-            InvalidInputError: a threshold or number that cannot be.
+            InvalidInputError: a threshold or number that cannot be, or no summarizer.
             BackendError: the session cannot be read.
         """
         session = _session(scope, "update")
         limit = self._limit(threshold, model_window)
+        summarize = checked_summarizer(summarizer)
         keep = checked_count(
             self._config.summary_keep if keep is None else keep, "update: keep", most=_LARGEST
         )
@@ -153,9 +155,7 @@ class Summaries:
         # A summary that alone was above the threshold would be made anew in each turn.
         most = min(self._config.summary_max_tokens, max(limit // 2, 1))
         try:
-            answer = (summarizer or ExtractiveSummarizer())(
-                "" if previous is None else previous.text, inputs, most
-            )
+            answer = summarize("" if previous is None else previous.text, inputs, most)
         except Exception as failure:  # noqa: BLE001 - a model may raise anything; the chat goes on without it
             error = f"the summarizer failed: {type(failure).__name__}: {shown(str(failure))}"
         else:

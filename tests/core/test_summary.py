@@ -6,6 +6,8 @@ import sqlite3
 import threading
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
+from llama_index.core.llms import MockLLM
 
 from memkit_core import (
     BackendError,
@@ -361,13 +363,31 @@ def test_a_fraction_of_the_models_window(memory):
         {"threshold": 1e300},
         {"threshold": "100"},
         {"count": "gpt"},
+        {"summarizer": "gpt"},
+        {"summarizer": Scripted},
+        {"summarizer": FakeListChatModel(responses=["x"])},
         {"count": lambda _: None},
         {"count": lambda _: -1},
         {"threshold": 0.5, "model_window": 0},
         {"keep": 0},
     ):
         with pytest.raises(InvalidInputError):
-            memory.summaries.update(summarizer=told, **{**CHAT, **wrong})
+            memory.summaries.update(**{"summarizer": told, **CHAT, **wrong})
+
+
+@pytest.mark.parametrize(
+    "model",
+    [FakeListChatModel(responses=["Alice counts."]), MockLLM(max_tokens=3), lambda _: "Alice counts."],
+    ids=["LangChain", "LlamaIndex", "a function"],
+)
+def test_any_chat_model_summarises(memory, model):
+    """`ChatSummarizer` asks a LangChain chat model, a LlamaIndex LLM or a function."""
+    talk(memory, 0, 20)
+    result = memory.summaries.update(summarizer=ChatSummarizer(model), **CHAT)
+    assert (result.changed, result.error) == (True, None)
+    assert result.summary.text == ("text text text" if isinstance(model, MockLLM) else "Alice counts.")
+    with pytest.raises(InvalidInputError, match="chat model"):
+        ChatSummarizer("gpt")
 
 
 def test_only_sessions_have_summaries(memory):

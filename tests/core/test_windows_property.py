@@ -91,6 +91,34 @@ def test_every_window_of_every_log_is_valid(log, limits):
     assert kept <= Counter(message.id for message in log)
 
 
+def _answered(text, calls):
+    results = [Message(role=Role.TOOL, text=f"{text} {c.id}", tool_call_id=c.id) for c in calls]
+    return [Message(role=Role.ASSISTANT, text=text, tool_calls=tuple(calls)), *results]
+
+
+STEPS = st.one_of(
+    st.builds(lambda text: [Message(role=Role.ASSISTANT, text=text)], TEXTS),
+    st.builds(_answered, TEXTS, st.lists(CALLS, min_size=1, max_size=3, unique_by=lambda call: call.id)),
+)
+TURNS = st.builds(
+    lambda text, steps: [Message(role=Role.USER, text=text), *(m for step in steps for m in step)],
+    TEXTS,
+    st.lists(STEPS, max_size=3),
+)
+
+
+@QUIETLY
+@given(turns=st.lists(TURNS, max_size=5), last=st.integers(1, 15))
+def test_a_valid_log_stays_as_it_is(turns, last):
+    """What is valid already is not changed, also where ids are used again; windows are its last whole turns."""
+    log = placed([message for turn in turns for message in turn])
+    check_valid(log)
+    assert repaired(log) == log
+    window = fitted(repaired(log), last=last)
+    assert window == log[len(log) - len(window) :]
+    assert len(window) <= last or window == log[-len(turns[-1]) :]
+
+
 @QUIETLY
 @given(log=LOGS, max_tokens=st.integers(1, 700))
 def test_a_window_keeps_to_its_budget(log, max_tokens):
