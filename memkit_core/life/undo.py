@@ -46,6 +46,10 @@ def undo(view: MemoryView, scope: Scope, record_id: str, *, now: datetime) -> Se
     return changes.checked()
 
 
+_WITH_OTHERS = (ChangeKind.UNDONE, ChangeKind.REPLACED, ChangeKind.CONFIRMED)
+"""What may put a memory that is there already in the place of another, or take it out again."""
+
+
 class _Changes:
     """What one undo changes, by id, in order."""
 
@@ -57,20 +61,24 @@ class _Changes:
     def made_with_others(self, old: MemoryRecord, new: MemoryRecord, successor_id: str | None) -> bool:
         """Whether the change that is taken back may have changed other memories too."""
         change = self._view.last_change(old)
-        if change.kind is not ChangeKind.UNDONE:
-            made = change.kind in (ChangeKind.CREATED, ChangeKind.SUPERSEDED)
-            return made or "supersedes" in change.before
-        if new.superseded_by is not None:
+        undone = change.kind is ChangeKind.UNDONE
+        if change.kind in (ChangeKind.CREATED, ChangeKind.SUPERSEDED) or (undone and new.superseded_by):
             return True
-        # An undo of several is written in one moment; of what was changed since, each stands alone.
-        names = (
-            sources_of(old if old.status is Status.ACTIVE else new)
-            if successor_id is None
-            else (successor_id,)
+        if change.kind not in _WITH_OTHERS:
+            return False
+        names = sources_of(old if old.status is Status.ACTIVE else new)
+        others = [
+            self._view.get(old.scope, name) for name in (names if successor_id is None else [successor_id])
+        ]
+        kind = ChangeKind.UNDONE if undone else ChangeKind.SUPERSEDED
+        return (undone and not others) or any(
+            other and self._changed(other, kind, change.at) for other in others
         )
-        others = [other for name in names if (other := self._view.get(old.scope, name)) is not None]
-        told = [self._view.last_change(other) for other in others]
-        return not names or any(one.kind is change.kind and one.at == change.at for one in told)
+
+    def _changed(self, record: MemoryRecord, kind: ChangeKind, at: datetime) -> bool:
+        """Whether this was the last change of a memory: what one step changes has one moment."""
+        change = self._view.last_change(record)
+        return change.kind is kind and change.at == at
 
     def take_back(self, old: MemoryRecord) -> MemoryRecord:
         """The memory before its last change; its making is undone by archiving it."""
@@ -92,7 +100,8 @@ class _Changes:
             )
         if successor.status is not Status.ACTIVE:
             return successor
-        if "supersedes" in self._view.last_change(successor).before:
+        taken = self._view.last_change(successor)
+        if taken.kind in _WITH_OTHERS and taken.at == self._view.last_change(of).at:
             return self.take_back(successor)
         return self._write(successor, dataclasses.replace(successor, status=Status.ARCHIVED))
 
@@ -113,19 +122,17 @@ class _Changes:
 
     def follow(self, old: MemoryRecord, new: MemoryRecord) -> None:
         """Have the sources of a memory hold once it does not any more, and not once it does again."""
-        held, holds = old.status is Status.ACTIVE, new.status is Status.ACTIVE
-        if held == holds:
-            return
-        for name in sources_of(old if held else new):
+        held, holds = _in_place_of(old), _in_place_of(new)
+        for name in dict.fromkeys((*held, *holds)):
             source = self._view.get(old.scope, name)
-            if source is None or name in self._steps:
+            if source is None or name in self._steps or (name in held and name in holds):
                 continue
-            if held and source.superseded_by == old.id and source.status is Status.SUPERSEDED:
-                self._write(
-                    source,
-                    dataclasses.replace(source, status=Status.ACTIVE, valid_until=None, superseded_by=None),
+            if name in held and source.superseded_by == old.id and source.status is Status.SUPERSEDED:
+                again = dataclasses.replace(
+                    source, status=Status.ACTIVE, valid_until=None, superseded_by=None
                 )
-            elif holds and source.status is Status.ACTIVE:
+                self._write(source, again)
+            elif name in holds and source.status is Status.ACTIVE:
                 self._write(source, superseded(source, new, at=held_since(new)))
 
     def checked(self) -> Sequence[Rewrite]:
@@ -150,6 +157,10 @@ def sources_of(record: MemoryRecord) -> tuple[str, ...]:
         return (record.supersedes,)
     # A promoted summary was made of memories of the scope it came from.
     return record.compacted_from_ids if record.promoted_from_id is None else ()
+
+
+def _in_place_of(record: MemoryRecord) -> tuple[str, ...]:
+    return sources_of(record) if record.status is Status.ACTIVE else ()
 
 
 def before(record: MemoryRecord, values: Mapping[str, JsonValue]) -> MemoryRecord:
