@@ -182,12 +182,15 @@ class RecordChange:
         at: when.
         before: the changed attributes as they were, as JSON: times in ISO 8601, lists for tuples.
             `version` and `updated_at`, which change each time, are those of the change before.
+        others: ids of the memories of its scope that the same step changed or made: what took the
+            place of what.
     """
 
     version: int
     kind: ChangeKind
     at: datetime
     before: Mapping[str, JsonValue] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,8 +147,12 @@ class Batch:
         if row is None:
             return self._insert(self._succeeding(record), position, terms, digest(record))
         old = read_record(row[1:])
-        new = self._succeeding(replaced(old, record))
-        self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
+        new = replaced(old, record)
+        later = self._succeeding(new)
+        others = () if later is new else (str(later.supersedes),)
+        self.rewrite(
+            row[0], old, later, kind=ChangeKind.REPLACED, tell=True, position=position, others=others
+        )
         return int(row[0])
 
     def _succeeding(self, record: MemoryRecord) -> MemoryRecord:
@@ -161,7 +165,7 @@ class Batch:
             return record
         seq, old = found
         earlier, later = succession(old, record)
-        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED)
+        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED, others=(later.id,))
         return later
 
     def merge(self, record: MemoryRecord, terms: Sequence[str]) -> int:
@@ -216,6 +220,7 @@ class Batch:
         kind: ChangeKind,
         tell: bool = False,
         position: int | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Write a row anew; `tell` the vector index of it also when nothing it may know has changed."""
         self.stored[seq] = new
@@ -237,7 +242,14 @@ class Batch:
         change = change_made(old, new, kind)
         if change is not None:
             self._history.append(
-                (seq, change.version, kind.value, to_ms(change.at), canonical_json(dict(change.before)))
+                (
+                    seq,
+                    change.version,
+                    kind.value,
+                    to_ms(change.at),
+                    canonical_json(dict(change.before)),
+                    canonical_json(list(others)),
+                )
             )
 
     def finish(self) -> None:
@@ -249,7 +261,7 @@ class Batch:
         )
         self._connection.executemany(_ENQUEUE, list(self._changes.values()))
         if self._history:
-            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", self._history)
+            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
