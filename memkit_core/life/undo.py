@@ -96,12 +96,13 @@ class _Changes:
             self._write(successor, dataclasses.replace(successor, status=Status.ARCHIVED))
 
     def check_successor(self, old: MemoryRecord, new: MemoryRecord) -> None:
-        """Refuse to put a memory behind one that does not hold."""
+        """Refuse to put a memory behind one that is gone, or did so with it and does not hold now."""
         if new.superseded_by is None or new.superseded_by == old.superseded_by:
             return
         step = self._steps.get(new.superseded_by)
         successor = self._view.get(old.scope, new.superseded_by) if step is None else step.new
-        if successor is None or successor.status is not Status.ACTIVE:
+        linked = successor is not None and successor.id in self.others(old)
+        if successor is None or (linked and successor.status is not Status.ACTIVE):
             raise ConflictError(
                 f"undo: what came after {shown(old.id)} was changed or deleted since, so it cannot come after "
                 "it again; nothing was changed. Supersede it instead"

@@ -107,6 +107,10 @@ class Model:
 
     def undo(self, name):
         before = self.steps[self.last(name)]
+        gone = before[name] and before[name].superseded_by
+        if gone and gone != self.records[name].superseded_by and gone not in self.records:
+            # What came after it was deleted.
+            raise ConflictError
         made = {
             i: replace(self.records[i], status=Status.ARCHIVED) for i, one in before.items() if one is None
         }
