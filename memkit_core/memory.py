@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
+    from memkit_core.typed import Episodes, Profiles, Skills
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -868,6 +869,29 @@ class Memory:
             clock=self._clock,
             changed=self._worker.wake,
         )
+
+    # ------------------------------------------------------------------ memories with a shape
+
+    @property
+    def profiles(self) -> Profiles:
+        """Documents about their owner, one a scope and key; see `memkit_core.typed`."""
+        from memkit_core.typed import Profiles
+
+        return Profiles(self)
+
+    @property
+    def episodes(self) -> Episodes:
+        """What happened, with its time, outcome and insights; see `memkit_core.typed`."""
+        from memkit_core.typed import Episodes
+
+        return Episodes(self)
+
+    @property
+    def skills(self) -> Skills:
+        """How things are done, step by step; see `memkit_core.typed`."""
+        from memkit_core.typed import Skills
+
+        return Skills(self)
 
     # ------------------------------------------------------------------ deleting
 

@@ -186,6 +186,8 @@ class RecordChange:
             `version` and `updated_at`, which change each time, are those of the change before.
         dropped: of a merge, what was said the second time and the record did not take, as `before`:
             another wording, source or confidence, metadata values of keys it has already, and so on.
+        others: ids of the memories of its scope that the same step changed or made: what took the
+            place of what.
     """
 
     version: int
@@ -193,6 +195,7 @@ class RecordChange:
     at: datetime
     before: Mapping[str, JsonValue] = field(default_factory=dict)
     dropped: Mapping[str, JsonValue] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -262,11 +262,15 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Put `new` in the place of the stored memory `old`; the history tells it as a change of this kind."""
+    """Put `new` in the place of the stored memory `old`.
+
+    The history tells it as a change of this kind, made together with that of the `others`.
+    """
 
     old: MemoryRecord
     new: MemoryRecord
     kind: ChangeKind
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

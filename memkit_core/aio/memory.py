@@ -14,6 +14,7 @@ from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.hops import Hops
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncSessions, AsyncSummaries
+from memkit_core.aio.typed import AsyncEpisodes, AsyncProfiles, AsyncSkills
 from memkit_core.aio.upkeep import AsyncUpkeep
 from memkit_core.config import Config
 from memkit_core.conversation.context import TurnContext
@@ -55,6 +56,9 @@ class AsyncMemory:
         self.working = AsyncWorkingMemory(memory.working, self._hops)
         self.runs = AsyncRuns(memory.runs, self._hops)
         self.summaries = AsyncSummaries(memory.summaries, self._hops)
+        self.profiles = AsyncProfiles(memory.profiles, self._hops)
+        self.episodes = AsyncEpisodes(memory.episodes, self._hops)
+        self.skills = AsyncSkills(memory.skills, self._hops)
 
     @classmethod
     async def open(

@@ -10,8 +10,11 @@ import pytest
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
 from memkit_core.aio import (
     AsyncDocuments,
+    AsyncEpisodes,
+    AsyncProfiles,
     AsyncRuns,
     AsyncSessions,
+    AsyncSkills,
     AsyncSummaries,
     AsyncUpkeep,
     AsyncWorkingMemory,
@@ -21,6 +24,7 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
+from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
 
 ALICE = Scope.user("alice")
@@ -45,6 +49,9 @@ def verbs(kind):
         (WorkingMemory, AsyncWorkingMemory),
         (Runs, AsyncRuns),
         (Upkeep, AsyncUpkeep),
+        (Profiles, AsyncProfiles),
+        (Episodes, AsyncEpisodes),
+        (Skills, AsyncSkills),
     ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):

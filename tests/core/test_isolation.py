@@ -24,7 +24,20 @@ from llama_index.core.vector_stores.types import VectorStoreQuery
 import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
-from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
+from memkit_core import (
+    Config,
+    Documents,
+    Episode,
+    Memory,
+    Message,
+    NewDocument,
+    NewMemory,
+    Profile,
+    Ranking,
+    Role,
+    Scope,
+    Skill,
+)
 from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
@@ -35,6 +48,7 @@ from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Sta
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
+from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
 
 CASES = {"in memory": 1500, "in a file": 500}
@@ -294,7 +308,20 @@ def noted(case):
     return case.memory.working.using(per=case.one("session", "user"), template=case.one(None, "# Note"))
 
 
+def searched(room):
+    """A search in one of the rooms of typed memories."""
+    return lambda case: getattr(case.memory, room).search(
+        case.query, scope=case.one(case.scope, [*case.me.scopes]), filters=case.filters, top_k=50
+    )
+
+
+def got(room):
+    return lambda case: getattr(case.memory, room).get(case.one("k", *case.other.ids), scope=case.scope)
+
+
 READS = {
+    **{f"{room.capitalize()}.search": searched(room) for room in ("profiles", "episodes", "skills")},
+    **{f"{room.capitalize()}.get": got(room) for room in ("profiles", "episodes", "skills")},
     "Memory.get": get,
     "Memory.list_records": list_records,
     "Memory.recall": recall,
@@ -433,6 +460,15 @@ WRITES = {
         to=case.one(None, case.me.broad),
     ),
     "Memory.compact": compact,
+    "Profiles.add": lambda case: case.memory.profiles.add(
+        Profile(key=case.one("k", case.other.ids[0]), document={"secret": case.me.marker}), scope=case.scope
+    ),
+    "Episodes.add": lambda case: case.memory.episodes.add(
+        Episode(summary=f"{case.me.marker} {FOUND_BY_ALL}", topic=case.me.marker), scope=case.scope
+    ),
+    "Skills.add": lambda case: case.memory.skills.add(
+        Skill(task_type=f"{case.me.marker} {FOUND_BY_ALL}", steps=[case.me.marker]), scope=case.scope
+    ),
     "Memory.add": lambda case: case.memory.add(
         f"{case.me.marker} again",
         scope=case.scope,
@@ -519,6 +555,7 @@ NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Memory.documents",  # gives a collection, whose verbs are listed
+    *("Memory.profiles", "Memory.episodes", "Memory.skills"),  # as above
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts and kinds, no content.
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
@@ -555,6 +592,7 @@ def public_methods(kind):
         Memory,
         Documents,
         *PARTS.values(),
+        *(Profiles, Episodes, Skills),
         PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
         langchain_memkit.MemkitMiddleware,

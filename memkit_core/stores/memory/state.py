@@ -187,8 +187,11 @@ class State:
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is not None:
-            after = dataclasses.replace(new, record=self._succeeding(replaced(row.record, record)))
-            self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True)
+            record = replaced(row.record, record)
+            later = self._succeeding(record)
+            others = () if later is record else (str(later.supersedes),)
+            after = dataclasses.replace(new, record=later)
+            self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True, others=others)
             row.position = position
             return row
         record = self._succeeding(record)
@@ -227,7 +230,8 @@ class State:
         if row is None:
             return record
         earlier, later = succession(row.record, record)
-        self.rewrite(row, Prepared(record=earlier, terms=row.terms), kind=ChangeKind.SUPERSEDED)
+        after = Prepared(record=earlier, terms=row.terms)
+        self.rewrite(row, after, kind=ChangeKind.SUPERSEDED, others=(later.id,))
         return later
 
     def rewrite(
@@ -238,6 +242,7 @@ class State:
         kind: ChangeKind,
         tell: bool = False,
         said: MemoryRecord | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Put a record in the place of the row's own; `said` is what a merge made one with it.
 
@@ -251,7 +256,7 @@ class State:
             row.vector = None
         self._enter(row)
         if change is not None:
-            row.history.append(change)
+            row.history.append(dataclasses.replace(change, others=others))
         if tell or seen_by_index(old, new.record):
             self.enqueue(row.record, row, row.given)
 

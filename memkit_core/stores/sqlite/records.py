@@ -31,6 +31,7 @@ from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
+    SELECT_CHANGE,
     SELECT_RECORD,
     VISIBLE,
     chosen,
@@ -161,8 +162,7 @@ class SQLiteRecords:
             if row is None or not (record := read_record(row[1:])).is_visible_at(now):
                 return []
             rows = connection.execute(
-                "SELECT version, kind, at, before, dropped FROM history WHERE seq = ? ORDER BY version",
-                (row[0],),
+                f"SELECT {SELECT_CHANGE} FROM history h WHERE h.seq = ? ORDER BY h.version", (row[0],)
             )
             return whole_history(record, [read_change(change) for change in rows])
 

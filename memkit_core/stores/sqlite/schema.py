@@ -236,6 +236,8 @@ ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
 _KEYS = """
 -- Which record holds for a key of a scope.
 CREATE INDEX records_by_key ON records(scope_id, key) WHERE key IS NOT NULL;
+-- Ids of the memories that the same step changed or made, as a JSON list.
+ALTER TABLE history ADD COLUMN others TEXT NOT NULL DEFAULT '[]';
 """
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED, _KEYS)

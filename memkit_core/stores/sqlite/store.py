@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memkit_core.errors import BackendUnavailableError
 from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import Problem, VectorSource, VectorSpace
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import DIGEST_VERSION, digest
 from memkit_core.stores.sqlite import schema
 from memkit_core.stores.sqlite.checking import repair_file, verify_file
-from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.database import Database, empty_log
 from memkit_core.stores.sqlite.filters import register_functions
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
@@ -25,6 +27,8 @@ from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, fi
 from memkit_core.stores.sqlite.values import SQLiteValues
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
 from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
+
+_PAUSE = 0.001
 
 
 class SQLiteStore:
@@ -50,6 +54,7 @@ class SQLiteStore:
         """
         # Through every symbolic link: two names of one file must share one lock and one index.
         self.path = Path(path).resolve()
+        self._busy_timeout = busy_timeout
         self._database = Database(
             self.path,
             busy_timeout=busy_timeout,
@@ -123,7 +128,19 @@ class SQLiteStore:
 
     def purge(self) -> None:
         """See `RecordStore.purge`; other writers wait. Needs room for a copy of the file meanwhile."""
-        self._database.purge()
+        with self._database.exclusive("purge") as connection:
+            # Pages that were freed are cleared, also inside what is still in use.
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("VACUUM")
+            deadline = time.monotonic() + self._busy_timeout
+            while not (emptied := empty_log(connection)) and time.monotonic() < deadline:
+                time.sleep(_PAUSE)
+        if not emptied:
+            raise BackendUnavailableError(
+                "a reader kept the write-ahead log from being emptied; try again when nobody reads",
+                backend="sqlite",
+                operation="purge",
+            )
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""

@@ -152,8 +152,12 @@ class Batch:
         if row is None:
             return self._insert(self._succeeding(record), position, terms, digest(record))
         old = read_record(row[1:])
-        new = self._succeeding(replaced(old, record))
-        self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
+        new = replaced(old, record)
+        later = self._succeeding(new)
+        others = () if later is new else (str(later.supersedes),)
+        self.rewrite(
+            row[0], old, later, kind=ChangeKind.REPLACED, tell=True, position=position, others=others
+        )
         return int(row[0])
 
     def _succeeding(self, record: MemoryRecord) -> MemoryRecord:
@@ -166,7 +170,7 @@ class Batch:
             return record
         seq, old = found
         earlier, later = succession(old, record)
-        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED)
+        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED, others=(later.id,))
         return later
 
     def merge(self, record: MemoryRecord, terms: Sequence[str]) -> int:
@@ -224,6 +228,7 @@ class Batch:
         tell: bool = False,
         position: int | None = None,
         said: MemoryRecord | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Write a row anew; `said` is what a merge made one with it.
 
@@ -249,8 +254,17 @@ class Batch:
             self._changes[seq] = _change(new, seq, self._vector_space_id)
         change = change_made(old, new, kind, said=said)
         if change is not None:
-            before, dropped = canonical_json(dict(change.before)), canonical_json(dict(change.dropped))
-            self._history.append((seq, change.version, kind.value, to_ms(change.at), before, dropped))
+            self._history.append(
+                (
+                    seq,
+                    change.version,
+                    kind.value,
+                    to_ms(change.at),
+                    canonical_json(dict(change.before)),
+                    canonical_json(dict(change.dropped)),
+                    canonical_json(list(others)),
+                )
+            )
 
     def finish(self) -> None:
         """Write the keyword rows, the tags, the outbox entries and the history."""
@@ -262,7 +276,7 @@ class Batch:
         )
         self._connection.executemany(_ENQUEUE, list(self._changes.values()))
         if self._history:
-            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", self._history)
+            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
