@@ -61,10 +61,14 @@ class Origin(enum.StrEnum):
     IMPORT = "import"
 
 
-def point_id(scope: Scope, space: str, record_id: str) -> uuid.UUID:
-    """The id of a record in every vector index: uuid5 of (scope digest, space, id)."""
+def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
+    """The id of a record in every vector index: uuid5 of (scope digest, space, id).
+
+    `scope` may be its digest alone.
+    """
+    digest = scope if isinstance(scope, bytes) else scope.digest
     # The space cannot hold NUL, so this encoding is unambiguous.
-    return uuid.uuid5(_POINTS, f"{scope.digest.hex()}{space}\0{record_id}")
+    return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

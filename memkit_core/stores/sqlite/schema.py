@@ -216,7 +216,33 @@ CREATE TABLE summaries(
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES)
+_MOVING = """
+-- The number of the transaction that changed a row last, for exports of what changed since. Access
+-- counts and vectors are no change. Only records are many enough to need an index.
+CREATE TABLE change_counter(number INTEGER NOT NULL);
+INSERT INTO change_counter VALUES (0);
+ALTER TABLE records ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE messages ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE summaries ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE stored_values ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX records_by_change ON records(changed);
+
+-- What was deleted, in digests alone: a deleted user's ids are gone from the file. `owner` is the
+-- scope, or of a session its user; `space` is that of a record or the kind of a value.
+CREATE TABLE tombstones(
+  scope BLOB NOT NULL,
+  kind TEXT NOT NULL,
+  name BLOB NOT NULL,
+  owner BLOB NOT NULL,
+  space BLOB NOT NULL,
+  number INTEGER NOT NULL,
+  PRIMARY KEY(scope, kind, name)
+) WITHOUT ROWID;
+CREATE INDEX tombstones_by_number ON tombstones(number);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _MOVING)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

@@ -8,18 +8,21 @@ from collections.abc import Callable, Collection, Sequence
 
 from memkit_core.jsonvalues import canonical_json
 from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
+from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
 from memkit_core.stores.sqlite.rows import COLUMNS, SELECT_RECORD, marks, read_record, record_values
-from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope, scope_of
+from memkit_core.stores.sqlite.tracking import bury, next_change
+from memkit_core.stores.tombstones import Grave
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
-_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, digest, {", ".join(COLUMNS)})
-VALUES ({marks(8 + len(COLUMNS))})"""
-_UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, digest = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
+_INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, changed, terms, position, speaker, role, digest, {", ".join(COLUMNS)})
+VALUES ({marks(9 + len(COLUMNS))})"""
+_UPDATE = f"""UPDATE records SET changed = ?, terms = ?, position = ?, speaker = ?, role = ?, digest = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
 _ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
@@ -44,7 +47,7 @@ def write_records(
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = _Batch(connection, places, vector_space_id)
+        batch = RowBatch(connection, places, vector_space_id)
         for record, position, terms in chunk:
             if record.id in merge:
                 seq, written = batch.merge(record, terms)
@@ -75,7 +78,7 @@ def change_record(
     old = read_record(rest)
     new = patched(old)
     if new is not old:
-        batch = _Batch(
+        batch = RowBatch(
             connection, {Target(scope=scope, space=old.space): (scope_id, partition_id)}, vector_space_id
         )
         batch.rewrite(seq, old, new, kind=ChangeKind.UPDATED, tell=seen_by_index(old, new))
@@ -83,7 +86,7 @@ def change_record(
     return new
 
 
-class _Batch:
+class RowBatch:
     """Rows of one transaction; what they drag along is gathered and written at the end."""
 
     def __init__(
@@ -96,6 +99,7 @@ class _Batch:
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
+        self._number = next_change(connection)
         # By row, because one row may change several times.
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
@@ -111,7 +115,7 @@ class _Batch:
             (scope_id, record.space, record.id),
         ).fetchone()
         if row is None:
-            return self._insert(record, position, terms, digest(record))
+            return self.insert(record, position, terms, digest(record))
         old = read_record(row[1:])
         new = replaced(old, record)
         self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
@@ -131,16 +135,18 @@ class _Batch:
                 new = merged(old, record)
                 self.rewrite(seq, old, new, kind=ChangeKind.MERGED, tell=seen_by_index(old, new))
                 return seq, new
-        return self._insert(record, None, terms, number)
+        return self.insert(record, None, terms, number)
 
-    def _insert(
+    def insert(
         self, record: MemoryRecord, position: int | None, terms: Sequence[str], number: int | None
     ) -> tuple[int, MemoryRecord]:
+        """Insert a record that is not there, with its duplicates' `number`; returns as `write`."""
         scope_id, partition_id = self._place(record)
         values = [
             scope_id,
             partition_id,
             record.point_id.bytes,
+            self._number,
             *_derived_values(record, terms, position),
             number,
         ]
@@ -165,15 +171,16 @@ class _Batch:
         old: MemoryRecord,
         new: MemoryRecord,
         *,
-        kind: ChangeKind,
+        kind: ChangeKind | None,
         tell: bool,
         position: int | None = None,
     ) -> None:
-        """Write a row anew; `tell` the vector index of it."""
+        """Write a row anew; `tell` the vector index of it. Without a `kind` its history stays as it is."""
         scope_id, partition_id = self._place(new)
         terms = keyword_terms(new.index_text)
         self._connection.execute(
-            _UPDATE, [*_derived_values(new, terms, position), digest(new), *record_values(new), seq]
+            _UPDATE,
+            [self._number, *_derived_values(new, terms, position), digest(new), *record_values(new), seq],
         )
         if new.tags != old.tags:
             self._connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
@@ -185,10 +192,10 @@ class _Batch:
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
         if tell:
             self._changes[seq] = _change(new, seq, self._vector_space_id)
-        change = change_made(old, new, kind)
+        change = None if kind is None else change_made(old, new, kind)
         if change is not None:
             self._history.append(
-                (seq, change.version, kind.value, to_ms(change.at), canonical_json(dict(change.before)))
+                (seq, change.version, change.kind.value, to_ms(change.at), canonical_json(dict(change.before)))
             )
 
     def finish(self) -> None:
@@ -244,6 +251,7 @@ def delete_records(
         values,
     ).fetchall()
     vectors = turns = history = 0
+    graves: dict[Scope, list[Grave]] = {}
     for seq, partition_id, vector_space_id, *rest in rows:
         record = read_record(rest)
         turns += record.space == "messages"
@@ -254,6 +262,9 @@ def delete_records(
             history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
         connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
+        graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
+    for scope, gone in graves.items():
+        bury(connection, scope, gone)
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
 
@@ -262,11 +273,15 @@ def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> Del
     receipt = DeleteReceipt()
     for scope_id in scope_ids:
         turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
-        messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
+        gone = connection.execute("DELETE FROM messages WHERE scope_id = ? RETURNING id", (scope_id,))
+        messages = [Grave(RowKind.MESSAGE, id=i) for (i,) in gone.fetchall()]
         summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
+        if sessions:
+            graves = [*messages, *[Grave(RowKind.SUMMARY)] * summaries, Grave(RowKind.SESSION)]
+            bury(connection, scope_of(connection, scope_id), graves)
         values = delete_values(connection, "scope_id = ?", (scope_id,))
-        own = DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
+        own = DeleteReceipt(messages=len(messages), sessions=sessions, summaries=summaries)
         receipt = summed(receipt, turns, values, own)
     drop_unused(connection, scope_ids)
     return receipt
@@ -281,9 +296,14 @@ def delete_values(
         values,
     )
     gone = connection.execute(
-        f"DELETE FROM stored_values WHERE {condition} RETURNING kind", values
+        f"DELETE FROM stored_values WHERE {condition} RETURNING kind, key, scope_id", values
     ).fetchall()
-    kinds = [kind for (kind,) in gone]
+    graves: dict[int, list[Grave]] = {}
+    for kind, key, scope_id in gone:
+        graves.setdefault(scope_id, []).append(Grave(RowKind.VALUE, kind, key))
+    for scope_id, those in graves.items():
+        bury(connection, scope_of(connection, scope_id), those)
+    kinds = [kind for kind, _, _ in gone]
     return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))
 
 
