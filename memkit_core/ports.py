@@ -815,7 +815,7 @@ class Copyable(Protocol):
     def path(self) -> Path:
         """The file it lives in."""
 
-    def copy_to(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> None:
+    def copy_to(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         """Write one consistent state into a new file at `path`, a store of its own.
 
         Others read and write meanwhile. `progress` is told how many of how many parts are done.

@@ -29,9 +29,10 @@ from memkit_core.models import (
     Summary,
     Target,
 )
-from memkit_core.ports import Candidate, Vector, VectorSpace
+from memkit_core.ports import Candidate, RowKind, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
+from memkit_core.stores.tombstones import buried_space, grave_name, owner_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -77,6 +78,15 @@ class Change:
     attempts: int = 0
     retry_at: datetime | None = None
     last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buried:
+    """What is known of a deleted row beside its name: digests, and the number of the change."""
+
+    number: int
+    owner: bytes
+    space: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,6 +151,10 @@ class State:
         self.session_numbers: dict[Scope, int] = {}
         # The kept versions of each value by scope, kind and key, oldest first.
         self.values: dict[tuple[Scope, str, str], list[StoredValue]] = {}
+        # The number of the last change of each row, and what was deleted: see `tombstones`.
+        self.change = 0
+        self.changed: dict[tuple[RowKind, Scope, str, str], int] = {}
+        self.tombstones: dict[tuple[bytes, RowKind, bytes], Buried] = {}
         self.vector_space: VectorSpace | None = None
         # In the order of their first use; the value is the highest number confirmed.
         self.synced_through: dict[VectorSpace | None, int] = {None: 0}
@@ -159,7 +173,21 @@ class State:
             self._closed = True
             self.rows, self.points, self.alike, self.partitions = {}, {}, {}, {}
             self.changes, self.newest_change, self.conversations = {}, {}, {}
-            self.values = {}
+            self.values, self.changed, self.tombstones = {}, {}, {}
+
+    def mark(self, kind: RowKind, scope: Scope, space: str = MESSAGES, row_id: str = "") -> None:
+        """Note that a row changed; `space` is that of a record or the kind of a value."""
+        self.change += 1
+        self.changed[kind, scope, space, row_id] = self.change
+
+    def bury(self, kind: RowKind, scope: Scope, space: str = MESSAGES, row_id: str = "") -> None:
+        """Note that a row was deleted."""
+        self.change += 1
+        self.changed.pop((kind, scope, space, row_id), None)
+        name = grave_name(scope.digest, space, row_id)
+        self.tombstones[scope.digest, kind, name] = Buried(
+            number=self.change, owner=owner_of(scope).digest, space=buried_space(space)
+        )
 
     def rows_of(self, target: Target) -> list[Row]:
         """The target's rows, oldest first, expired ones included."""
@@ -202,10 +230,13 @@ class State:
                 return row
         return self.write(new)
 
-    def rewrite(self, row: Row, new: Prepared, *, kind: ChangeKind, tell: bool) -> None:
-        """Put a record in the place of the row's own; `tell` the vector index of it."""
+    def rewrite(self, row: Row, new: Prepared, *, kind: ChangeKind | None, tell: bool) -> None:
+        """Put a record in the place of the row's own; `tell` the vector index of it.
+
+        Without a `kind` its history stays as it is.
+        """
         old = row.record
-        change = change_made(old, new.record, kind)
+        change = None if kind is None else change_made(old, new.record, kind)
         self._leave(row)
         row.record, row.terms = new.record, new.terms
         if row.record.index_text != old.index_text:
@@ -221,6 +252,7 @@ class State:
         for row in rows:
             record = row.record
             self._leave(row)
+            self.bury(RowKind.RECORD, record.scope, record.space, record.id)
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
@@ -278,6 +310,7 @@ class State:
 
     def _enter(self, row: Row) -> None:
         """Have the row found by its words, and by its duplicates."""
+        self.mark(RowKind.RECORD, row.record.scope, row.record.space, row.record.id)
         self.alike.setdefault((row.record.scope, digest(row.record)), {})[row.seq] = row
         owner = Target(scope=row.record.scope, space=row.record.space).owner
         partition = self.partitions.setdefault((owner, row.record.space), Partition(given=row.given))

@@ -30,9 +30,10 @@ MESSAGE_COLUMNS = (
     "agent_id", "parent_agent_id", "metadata", "payload", "format", "indexed",
 )  # fmt: skip
 INSERT_MESSAGE = f"INSERT INTO messages(scope_id, {', '.join(MESSAGE_COLUMNS)}, changed) VALUES ({marks(2 + len(MESSAGE_COLUMNS))})"
-_UPDATE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in MESSAGE_COLUMNS)}, changed = ? WHERE scope_id = ? AND id = ?"
+UPDATE_MESSAGE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in MESSAGE_COLUMNS)}, changed = ? WHERE scope_id = ? AND id = ?"
 _TURN = "r.scope_id = ? AND r.space = 'messages' AND r.id = ?"
-_SESSION = "SELECT s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata FROM sessions n JOIN scopes s ON s.id = n.scope_id"
+SESSION_COLUMNS = "s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata"
+_SESSION = f"SELECT {SESSION_COLUMNS} FROM sessions n JOIN scopes s ON s.id = n.scope_id"
 
 
 class SQLiteLog:
@@ -92,7 +93,7 @@ class SQLiteLog:
                     next_change(connection),
                 ),
             )
-            return _read_session(connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone())
+            return read_session(connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone())
 
     def update(
         self,
@@ -105,7 +106,7 @@ class SQLiteLog:
         with self._database.write("update session") as connection:
             scope_id = find_scope(connection, session)
             row = connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone()
-            old = None if row is None else _read_session(row)
+            old = None if row is None else read_session(row)
             new = changed_session(old, scope=session, title=title, metadata=metadata)
             connection.execute(
                 "UPDATE sessions SET title = ?, metadata = ?, changed = ? WHERE scope_id = ?",
@@ -159,27 +160,7 @@ class SQLiteLog:
             scope_id = find_scope(connection, session)
             if scope_id is None:
                 return DeleteReceipt()
-            receipt = DeleteReceipt()
-            for chunk in chunked(list(dict.fromkeys(ids)), 500):
-                chosen = f"id IN ({marks(len(chunk))})"
-                turns = delete_records(
-                    connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
-                )
-                summaries = connection.execute(
-                    "DELETE FROM summaries WHERE scope_id = ? AND position >= "
-                    f"(SELECT min(position) FROM messages WHERE scope_id = ? AND {chosen})",
-                    (scope_id, scope_id, *chunk),
-                ).rowcount
-                removed = connection.execute(
-                    f"DELETE FROM messages WHERE scope_id = ? AND {chosen} RETURNING id",
-                    (scope_id, *chunk),
-                ).fetchall()
-                graves = [Grave(RowKind.MESSAGE, id=i) for (i,) in removed]
-                bury(connection, session, [*graves, *[Grave(RowKind.SUMMARY)] * summaries])
-                receipt = summed(receipt, turns, DeleteReceipt(messages=len(removed), summaries=summaries))
-            connection.execute(
-                "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
-            )
+            receipt = delete_messages(connection, session, scope_id, ids)
             drop_unused(connection, [scope_id])
         return receipt
 
@@ -193,7 +174,7 @@ class SQLiteLog:
         """See `MessageLog.session`."""
         with self._database.snapshot() as connection:
             row = connection.execute(f"{_SESSION} WHERE s.digest = ?", (session.digest,)).fetchone()
-        return None if row is None else _read_session(row)
+        return None if row is None else read_session(row)
 
     def sessions(
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
@@ -210,7 +191,7 @@ class SQLiteLog:
                 "ORDER BY n.updated_at DESC, n.scope_id DESC LIMIT ?",
                 (user_id, *place, -1 if limit is None else limit),
             ).fetchall()
-        return [_read_session(row) for row in rows]
+        return [read_session(row) for row in rows]
 
     def summary(self, session: Scope) -> Summary | None:
         """See `MessageLog.summary`."""
@@ -261,6 +242,33 @@ class SQLiteLog:
         return DeleteReceipt(summaries=removed)
 
 
+def delete_messages(
+    connection: sqlite3.Connection, session: Scope, scope_id: int, ids: Sequence[str]
+) -> DeleteReceipt:
+    """Delete messages of the session with this number, with their turns; see `MessageLog.delete`."""
+    receipt = DeleteReceipt()
+    for chunk in chunked(list(dict.fromkeys(ids)), 500):
+        chosen = f"id IN ({marks(len(chunk))})"
+        turns = delete_records(
+            connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
+        )
+        summaries = connection.execute(
+            "DELETE FROM summaries WHERE scope_id = ? AND position >= "
+            f"(SELECT min(position) FROM messages WHERE scope_id = ? AND {chosen})",
+            (scope_id, scope_id, *chunk),
+        ).rowcount
+        removed = connection.execute(
+            f"DELETE FROM messages WHERE scope_id = ? AND {chosen} RETURNING id", (scope_id, *chunk)
+        ).fetchall()
+        graves = [Grave(RowKind.MESSAGE, id=i) for (i,) in removed]
+        bury(connection, session, [*graves, *[Grave(RowKind.SUMMARY)] * summaries])
+        receipt = summed(receipt, turns, DeleteReceipt(messages=len(removed), summaries=summaries))
+    connection.execute(
+        "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
+    )
+    return receipt
+
+
 def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> int:
     connection.execute(
         "INSERT OR IGNORE INTO sessions(scope_id, metadata, created_at, updated_at) VALUES (?, '{}', ?, ?)",
@@ -291,7 +299,9 @@ def _write_message(
     position, said = row
     if message.created_at is not None:
         said = to_ms(message.created_at)
-    connection.execute(_UPDATE, [*message_values(message, position, said), number, scope_id, message.id])
+    connection.execute(
+        UPDATE_MESSAGE, [*message_values(message, position, said), number, scope_id, message.id]
+    )
     return int(position), from_ms(said)
 
 
@@ -329,7 +339,8 @@ def read_message(row: Sequence[object], session: Scope) -> Message:
     )
 
 
-def _read_session(row: Sequence[object]) -> Session:
+def read_session(row: Sequence[object]) -> Session:
+    """The session of a row of `SESSION_COLUMNS`."""
     path, created, updated, messages, title, metadata = row
     return Session(
         scope=read_scope(str(path)),

@@ -107,6 +107,12 @@ class SQLiteValues:
             return [_read(row) for row in rows]
 
 
+def newest_value(connection: sqlite3.Connection, scope_id: int, kind: str, key: str) -> StoredValue | None:
+    """The newest version of a value, None when there is none."""
+    row = connection.execute(_ONE, (scope_id, kind, key)).fetchone()
+    return None if row is None else _read(row)
+
+
 def _keep(connection: sqlite3.Connection, row: Sequence[Any], keep: int) -> None:
     """Make the version in `row` the newest of the earlier ones, of which `keep` stay."""
     value_id, _, value, label, version, _, at = row

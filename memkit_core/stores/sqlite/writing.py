@@ -195,7 +195,13 @@ class RowBatch:
         change = None if kind is None else change_made(old, new, kind)
         if change is not None:
             self._history.append(
-                (seq, change.version, change.kind.value, to_ms(change.at), canonical_json(dict(change.before)))
+                (
+                    seq,
+                    change.version,
+                    change.kind.value,
+                    to_ms(change.at),
+                    canonical_json(dict(change.before)),
+                )
             )
 
     def finish(self) -> None:
