@@ -360,9 +360,10 @@ class PortableContract(ContractGuard):
 
     def test_what_has_expired_is_left_out(self, store: _Store) -> None:
         """Expired records are not moved, pinned ones are."""
-        gone = {"expires_at": later(hours=-1)}
+        gone = later(hours=-1)
         store.records.put(
-            ALICE, [record(ALICE, "gone", **gone), record(ALICE, "pinned", pinned=True, **gone)]
+            ALICE,
+            [record(ALICE, "gone", expires_at=gone), record(ALICE, "pinned", pinned=True, expires_at=gone)],
         )
         assert ids_of(rows_of(store)) == ["pinned"]
 
@@ -445,7 +446,7 @@ class PortableContract(ContractGuard):
             lambda: store.log.clear_summary(Scope.session("s1", user=BOB)),
             lambda: store.records.delete_space(ALICE, _BOOKS),
             lambda: store.records.delete_scope(BOB),
-            lambda: store.records.delete_everything(),
+            store.records.delete_everything,
         ):
             act()
             rows = rows_of(store, changed_after=change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from pydantic import (
 
 from memkit_core.errors import MemkitError
 from memkit_core.inputs import checked_id, checked_space
-from memkit_core.jsonvalues import checked_metadata
+from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
 from memkit_core.models import (
     ChangeKind,
     MemoryRecord,
@@ -418,7 +418,7 @@ def written(row: MovedRow) -> dict[str, object]:
         session = row.session
         return {
             "kind": "session", "scope": session.scope.path, "title": session.title,
-            "metadata": session.metadata, "created_at": _iso(session.created_at),
+            "metadata": _sorted(session.metadata), "created_at": _iso(session.created_at),
             "updated_at": _iso(session.updated_at), "next_position": row.next_position,
         }  # fmt: skip
     if isinstance(row, Summary):
@@ -447,7 +447,7 @@ def _record_line(row: MovedRecord) -> dict[str, object]:
     return {
         "kind": "record", "scope": record.scope.path, "space": record.space, "id": record.id,
         "content": record.content, "type": record.type, "key": record.key, "importance": record.importance,
-        "pinned": record.pinned, "status": record.status, "tags": record.tags, "metadata": record.metadata,
+        "pinned": record.pinned, "status": record.status, "tags": record.tags, "metadata": _sorted(record.metadata),
         "created_at": _iso(record.created_at), "updated_at": _iso(record.updated_at),
         "occurred_at": _maybe(record.occurred_at), "last_accessed_at": _maybe(record.last_accessed_at),
         "access_count": record.access_count, "expires_at": _maybe(record.expires_at),
@@ -460,7 +460,7 @@ def _record_line(row: MovedRecord) -> dict[str, object]:
         "vector_space": None if row.vector_space is None else row.vector_space.fingerprint,
         "vector": None if row.vector is None else _packed(row.vector),
         "history": [
-            {"version": one.version, "kind": one.kind, "at": _iso(one.at), "before": one.before}
+            {"version": one.version, "kind": one.kind, "at": _iso(one.at), "before": _sorted(one.before)}
             for one in row.history
         ],
     }  # fmt: skip
@@ -480,9 +480,14 @@ def _message_line(message: Message) -> dict[str, object]:
         ],
         "tool_call_id": message.tool_call_id, "created_at": _maybe(message.created_at),
         "agent_id": message.agent_id, "parent_agent_id": message.parent_agent_id,
-        "metadata": message.metadata, "payload": message.payload, "format": message.format,
+        "metadata": _sorted(message.metadata), "payload": message.payload, "format": message.format,
         "indexed": message.indexed,
     }  # fmt: skip
+
+
+def _sorted(free: Mapping[str, JsonValue]) -> JsonValue:
+    """Free metadata as stores keep it, its keys in order."""
+    return json.loads(canonical_json(dict(free))) if free else {}  # type: ignore[no-any-return]  # JSON
 
 
 def _iso(moment: datetime) -> str:
