@@ -25,7 +25,8 @@ from memkit_core.transfer.lines import FORMAT, VERSION, EndLine, HeaderLine, par
 from memkit_core.transfer.mapping import Mapped
 from memkit_core.transfer.reports import ImportReport, OnError, Progress, SkippedLine
 
-_BATCH = 500
+BATCH = 500
+"""Lines of one transaction at most."""
 _SHOWN = 100
 """Skipped lines that a report names one by one."""
 
@@ -98,6 +99,8 @@ class Import:
                     spaces[target] = held if there else given
                 if spaces[target] != given:
                     self._stop(number, f"{target.space!r} of {target.scope} has vectors of another space")
+        # What is only left out is noted when the rest is taken.
+        self._skips, self._skipped = 0, []
 
     def _take(self) -> None:
         batch: list[tuple[int, MovedRow]] = []
@@ -108,7 +111,7 @@ class Import:
             moved = self._moved(number, row, bad)
             if moved is not None:
                 batch.append((number, moved))
-            if len(batch) >= _BATCH or isinstance(moved, MovedSession):
+            if len(batch) >= BATCH or isinstance(moved, MovedSession):
                 # What becomes of a session decides what becomes of its messages.
                 self._receive(batch)
                 batch = []
@@ -146,7 +149,7 @@ class Import:
         number, ended = 1, False
         for number, text in lines:
             done += len(text or b"") + 1
-            if told is not None and number % _BATCH == 0:
+            if told is not None and number % BATCH == 0:
                 told(done, max(done, self._source.size))
             if ended:
                 bad(number, "there is more after the end line; give one export a file")

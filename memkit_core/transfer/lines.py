@@ -487,7 +487,7 @@ def _message_line(message: Message) -> dict[str, object]:
 
 def _sorted(free: Mapping[str, JsonValue]) -> JsonValue:
     """Free metadata as stores keep it, its keys in order."""
-    return json.loads(canonical_json(dict(free))) if free else {}  # type: ignore[no-any-return]  # JSON
+    return json.loads(canonical_json(dict(free))) if free else {}
 
 
 def _iso(moment: datetime) -> str:

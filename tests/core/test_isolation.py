@@ -29,6 +29,7 @@ from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
+from memkit_core.ports import Selection
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
@@ -270,15 +271,17 @@ def noted(case):
 
 
 def export(case):
-    """All of some own scopes, or what changed since the store was made, deletes included."""
-    file = io.StringIO()
+    """All of some own scopes, or what changed of late, deletes included."""
+    file, store = io.StringIO(), case.memory._store
+    with store.portable().snapshot(Selection(scopes=(), now=NOW)) as snapshot:
+        of_late = f"{store.store_id}:{max(snapshot.change - 300, 0)}"
     case.memory.transfer.export_jsonl(
         file,
         scope=case.one(case.scope, [*case.me.scopes]),
         types=case.types,
         since=case.one(None, NOW - timedelta(days=1)),
         spaces=case.one([], [MEMORIES, f"documents:{NOTES}"], [MESSAGES]),
-        watermark=case.one(None, f"{case.memory._store.store_id}:0"),
+        watermark=case.one(None, of_late),
     )
     return file.getvalue()
 

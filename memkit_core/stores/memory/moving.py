@@ -6,6 +6,8 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import takewhile
+from operator import itemgetter
 
 from memkit_core.models import MEMORIES, MESSAGES, DeleteReceipt, Summary, Target
 from memkit_core.ports import (
@@ -83,6 +85,9 @@ class InMemorySnapshot:
 
     def _tombstones(self) -> Iterator[MovedRow]:
         chosen = self._selection
+        after = chosen.changed_after or 0
+        newest_first = reversed(self._state.tombstones.items())
+        since = list(takewhile(lambda one: one[1].number > after, newest_first))
         names = {
             (scope.digest, kind, grave_name(scope.digest, space, row_id)): scope
             for kind, scope, space, row_id in self._state.changed
@@ -90,11 +95,10 @@ class InMemorySnapshot:
         known = {owner: scope for (owner, _, _), scope in names.items()}
         owners = {scope.digest for scope in chosen.scopes or ()}
         spaces = {buried_space(space) for space in chosen.spaces}
-        for key, buried in sorted(self._state.tombstones.items()):
+        for key, buried in sorted(since, key=itemgetter(0)):
             digest, kind, name = key
             if (
-                buried.number > (chosen.changed_after or 0)
-                and key not in names
+                key not in names
                 and (chosen.scopes is None or digest in owners or buried.owner in owners)
                 and (not spaces or buried.space in spaces)
             ):

@@ -184,8 +184,10 @@ class State:
         """Note that a row was deleted."""
         self.change += 1
         self.changed.pop((kind, scope, space, row_id), None)
-        name = grave_name(scope.digest, space, row_id)
-        self.tombstones[scope.digest, kind, name] = Buried(
+        key = scope.digest, kind, grave_name(scope.digest, space, row_id)
+        # Put last: they stand in the order of their numbers.
+        self.tombstones.pop(key, None)
+        self.tombstones[key] = Buried(
             number=self.change, owner=owner_of(scope).digest, space=buried_space(space)
         )
 
