@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import overload
 
 from memkit_core.jsonvalues import JsonValue
@@ -66,7 +67,12 @@ def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
 
     `scope` may be its digest alone.
     """
-    digest = scope if isinstance(scope, bytes) else scope.digest
+    return _point_id(scope if isinstance(scope, bytes) else scope.digest, space, record_id)
+
+
+# A write asks for the point of a row several times, and one costs as much as a statement.
+@lru_cache(maxsize=1024)
+def _point_id(digest: bytes, space: str, record_id: str) -> uuid.UUID:
     # The space cannot hold NUL, so this encoding is unambiguous.
     return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
 

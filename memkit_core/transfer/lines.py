@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -77,9 +78,14 @@ def _stored_text(text: str) -> str:
 
 def _scope(path: list[tuple[str, str]]) -> Scope:
     try:
-        return Scope.from_path(tuple(path))
+        return _scope_of(tuple(path))
     except ValueError as error:  # of a kind that is none, as well as a ScopeError
         raise ValueError(f"no scope: {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def _scope_of(path: tuple[tuple[str, str], ...]) -> Scope:
+    return Scope.from_path(path)
 
 
 def _finite(value: Any) -> Any:
