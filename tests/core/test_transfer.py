@@ -2,9 +2,12 @@
 
 import io
 import json
+import re
 import stat
 import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -27,6 +30,7 @@ from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
 from memkit_core.testing.samples import HOSTILE_IDS, INJECTIONS, NOW, SPACE
 from memkit_core.testing.strategies import ids, json_values, metadata, records
+from memkit_core.transfer import lines
 from memkit_core.transfer.exporting import write_rows
 from memkit_core.transfer.files import Source
 from memkit_core.transfer.importing import Import, OnError
@@ -440,3 +444,25 @@ def test_hostile_ids_are_no_paths(house, open_memory):
         other.import_jsonl(io.StringIO(text_of(house)[0]))
         for name in HOSTILE_IDS[:20]:
             assert other.get(name, scope=Scope.user(name)).id == name
+
+
+# ------------------------------------------------------------------------------- the page on it
+
+PAGE = Path(__file__).parents[2] / "docs" / "transfer.md"
+
+
+def test_the_code_of_the_page_runs():
+    """The example in `docs/transfer.md` does what it says."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(code, str(PAGE), "exec"), {})
+
+
+def test_the_page_tells_every_field():
+    """Each kind of line and each of its fields stands in `docs/transfer.md`."""
+    page = PAGE.read_text(encoding="utf-8")
+    kinds = {kind.model_fields["kind"].annotation.__args__[0]: kind for kind in get_args(lines.Line)}
+    assert len(kinds) == 8
+    for kind, line in kinds.items():
+        section = page.split(f"\n`{kind}`", 1)[1].split("\n\n", 1)[0]
+        missing = [name for name in line.model_fields if name != "kind" and f"`{name}`" not in section]
+        assert not missing, kind
