@@ -730,6 +730,8 @@ class Tombstone:
         owner: digest of the scope it was of.
         name: 16 bytes that stand for it among the rows of its kind, see `memkit_core.stores.tombstones`.
         scope: that scope, None when the store holds nothing of it any more.
+        made_at: when the row was made that has this place again, of a summary when it was written; such
+            a one is not deleted. None when there is none.
         into: the scope to delete it from; None for `owner`.
     """
 
@@ -737,6 +739,7 @@ class Tombstone:
     owner: bytes
     name: bytes
     scope: Scope | None = None
+    made_at: datetime | None = None
     into: Scope | None = None
 
 
@@ -778,8 +781,8 @@ class StoreSnapshot(Protocol):
     def rows(self) -> Iterator[MovedRow]:
         """Tombstones, then each session with its messages and its summary, then values, then records.
 
-        Sessions by user, users and all else in the order they were first stored. A tombstone of what
-        is there again is left out. Costs memory for some hundred rows, not for all.
+        Sessions by user, users and all else in the order they were first stored. Costs memory for a few
+        rows, not for all.
         """
 
 

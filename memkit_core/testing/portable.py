@@ -430,31 +430,53 @@ class PortableContract(ContractGuard):
             "summary",
         ]
 
-    def test_increments_bring_another_store_up_to_date(self, store: _Store, other: InMemoryStore) -> None:
-        """Whatever changes and is deleted, the rows since then make the other store the same again."""
-        fill(store)
-        other.receive(rows_of(store))
-        change = change_of(store)
-        for act in (
-            lambda: store.records.delete(ALICE, MEMORIES, ["every", HOSTILE_IDS[1]]),
-            lambda: store.records.put(ALICE, [record(ALICE, "every", "again")]),
-            lambda: store.log.delete(TALK, ["m1"]),
-            lambda: append(store, TALK, [message("m1", "again")]),
-            lambda: store.log.clear(Scope.session("s2", user=ALICE)),
-            lambda: append(store, Scope.session("s2", user=ALICE), [message("m2", "anew")]),
-            lambda: store.values.delete(ALICE, NOTES, "note"),
-            lambda: store.log.clear_summary(Scope.session("s1", user=BOB)),
-            lambda: store.records.delete_space(ALICE, _BOOKS),
-            lambda: store.records.delete_scope(BOB),
-            store.records.delete_everything,
+    @pytest.mark.parametrize("outward", [True, False])
+    def test_increments_bring_another_store_up_to_date(
+        self, store: _Store, other: InMemoryStore, *, outward: bool
+    ) -> None:
+        """Whatever changes, is deleted or made anew, the rows since then make the other store the same again."""
+        store.vectors.use_space(SPACE)
+        source, target = (store, other) if outward else (other, store)
+        fill(source)
+        target.receive(rows_of(source))
+        change = change_of(source)
+        s2, again = Scope.session("s2", user=ALICE), later(days=1)
+        anew = record(ALICE, HOSTILE_IDS[0], "again", created_at=again, updated_at=again)
+        summary = Summary(session=TALK, text="s", position=0, updated_at=again)
+        for acts in (
+            (lambda: source.records.delete(ALICE, MEMORIES, ["every", HOSTILE_IDS[1]]),),
+            (
+                lambda: source.records.delete(ALICE, MEMORIES, [anew.id]),
+                lambda: source.records.put(ALICE, [anew]),
+            ),
+            (lambda: source.log.delete(TALK, ["m1"]),),
+            (
+                lambda: source.log.delete(TALK, ["m2"]),
+                lambda: append(source, TALK, [message("m2", "again")], now=again),
+            ),
+            (
+                lambda: source.log.clear_summary(TALK),
+                lambda: source.log.save_summary(summary, after=-1, messages=0),
+            ),
+            (lambda: source.log.clear(s2), lambda: append(source, s2, [message("m2", "anew")], now=again)),
+            (
+                lambda: source.values.delete(ALICE, NOTES, "note"),
+                lambda: source.values.put(ALICE, NOTES, "note", 1, now=again),
+            ),
+            (lambda: source.values.delete(TALK, RUNS, "run0"),),
+            (lambda: source.log.clear_summary(Scope.session("s1", user=BOB)),),
+            (lambda: source.records.delete_space(ALICE, _BOOKS),),
+            (lambda: source.records.delete_scope(BOB),),
+            (source.records.delete_everything,),
         ):
-            act()
-            rows = rows_of(store, changed_after=change)
-            other.receive(rows)
-            assert shown(rows_of(other)) == shown(_in_place(rows_of(store), rows_of(other)))
-            assert {one.outcome for one in other.receive(rows)} == {Outcome.UNCHANGED}
-            change = change_of(store)
-        assert rows_of(other) == []
+            for act in acts:
+                act()
+            rows = rows_of(source, changed_after=change)
+            target.receive(rows)
+            assert shown(rows_of(target)) == shown(_in_place(rows_of(source), rows_of(target)))
+            assert {one.outcome for one in target.receive(rows)} == {Outcome.UNCHANGED}
+            change = change_of(source)
+        assert rows_of(target) == []
 
     def test_every_kind_of_tombstone_deletes(self, store: _Store) -> None:
         """The named row goes with all that hangs on it, once, and is a delete in this store as well."""

@@ -27,6 +27,8 @@ from memkit_core.transfer.reports import ImportReport, OnError, Progress, Skippe
 
 BATCH = 500
 """Lines of one transaction at most."""
+_BATCH_BYTES = 4 * 2**20
+"""Bytes of lines after which a transaction ends: what an import holds at once."""
 _SHOWN = 100
 """Skipped lines that a report names one by one."""
 
@@ -60,7 +62,7 @@ class Import:
         self._own: VectorSpace | None = None
         self._counts: dict[Outcome, Counter[str]] = {outcome: Counter() for outcome in Outcome}
         self._skipped: list[SkippedLine] = []
-        self._skips = self._reembedded = 0
+        self._skips = self._reembedded = self._bytes = 0
         self._kept_session: Scope | None = None
 
     def run(self) -> ImportReport:
@@ -111,10 +113,10 @@ class Import:
             moved = self._moved(number, row, bad)
             if moved is not None:
                 batch.append((number, moved))
-            if len(batch) >= BATCH or isinstance(moved, MovedSession):
+            if len(batch) >= BATCH or self._bytes >= _BATCH_BYTES or isinstance(moved, MovedSession):
                 # What becomes of a session decides what becomes of its messages.
                 self._receive(batch)
-                batch = []
+                batch, self._bytes = [], 0
         self._receive(batch)
         if self._progress is not None:
             self._progress(self._source.size, self._source.size)
@@ -149,6 +151,7 @@ class Import:
         number, ended = 1, False
         for number, text in lines:
             done += len(text or b"") + 1
+            self._bytes += len(text or b"")
             if told is not None and number % BATCH == 0:
                 told(done, max(done, self._source.size))
             if ended:

@@ -161,6 +161,7 @@ class DeletedLine(_Line):
     owner: _Digest
     name: _Digest
     scope: _Path | None
+    made_at: _Time | None
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
         """The row that a store takes."""
@@ -168,7 +169,9 @@ class DeletedLine(_Line):
         owner = bytes.fromhex(self.owner)
         if scope is not None and scope.digest != owner:
             raise ValueError("owner is not the digest of scope")
-        return Tombstone(kind=self.what, owner=owner, name=bytes.fromhex(self.name), scope=scope)
+        return Tombstone(
+            kind=self.what, owner=owner, name=bytes.fromhex(self.name), scope=scope, made_at=self.made_at
+        )
 
 
 class SessionLine(_Line):
@@ -444,7 +447,7 @@ def written(row: MovedRow) -> dict[str, object]:
         }  # fmt: skip
     return {
         "kind": "deleted", "what": row.kind, "owner": row.owner.hex(), "name": row.name.hex(),
-        "scope": None if row.scope is None else row.scope.path,
+        "scope": None if row.scope is None else row.scope.path, "made_at": _maybe(row.made_at),
     }  # fmt: skip
 
 

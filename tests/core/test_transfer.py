@@ -5,6 +5,7 @@ import json
 import re
 import stat
 import threading
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -28,7 +29,7 @@ from memkit_core.models import MEMORIES, NOTES, RUNS, Status, StoredValue
 from memkit_core.ports import MovedMessage, MovedRecord, MovedSession, MovedValue, Selection, VectorSpace
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
-from memkit_core.testing.samples import HOSTILE_IDS, INJECTIONS, NOW, SPACE
+from memkit_core.testing.samples import HOSTILE_IDS, INJECTIONS, NOW, SPACE, record
 from memkit_core.testing.strategies import ids, json_values, metadata, records
 from memkit_core.transfer import lines
 from memkit_core.transfer.exporting import write_rows
@@ -172,17 +173,21 @@ def houses(draw):
     return rows
 
 
-def exported(store):
-    out = io.BytesIO()
+def export_into(store, write):
     selection = Selection(now=NOW)
     with store.snapshot(selection) as snapshot:
-        write_rows(snapshot, selection, "s", out.write, None)
+        write_rows(snapshot, selection, "s", write, None)
+
+
+def exported(store):
+    out = io.BytesIO()
+    export_into(store, out.write)
     return out.getvalue()
 
 
-def imported(store, text):
+def imported(store, file):
     run = Import(
-        Source(io.BytesIO(text), "x"), store, Mapped(None), on_error=OnError.STOP,
+        Source(file, "x"), store, Mapped(None), on_error=OnError.STOP,
         prepare=lambda _: SPACE, held_space=lambda _: (False, None), progress=None,
     )  # fmt: skip
     return run.run()
@@ -199,11 +204,11 @@ def test_hostile_content_survives_a_move(kinds, rows, tmp_path_factory):
             store.vectors.use_space(SPACE)
         one.receive(rows)
         text = exported(one)
-        report = imported(two, text)
+        report = imported(two, io.BytesIO(text))
         assert not report.skipped
         # The number of the change is that of each store.
         assert exported(two).split(b"\n")[1:] == text.split(b"\n")[1:]
-        assert not imported(two, text).changed
+        assert not imported(two, io.BytesIO(text)).changed
         assert two.verify() == []
     finally:
         one.close()
@@ -333,6 +338,48 @@ def test_a_file_appears_when_it_is_whole(house, tmp_path):
     assert path.read_text(encoding="utf-8").startswith('{"kind":"header"')
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_killed_export_leaves_no_half_file(house_on_disk, tmp_path, start_script):
+    """A process that dies while it exports leaves the file that was there before."""
+    path = tmp_path / "x.jsonl"
+    path.write_text("before")
+    house_on_disk.close()
+    process = start_script(
+        """
+        import os
+        from memkit_core.stores.sqlite import SQLiteStore
+        from memkit_core.transfer.files import writing
+        store = SQLiteStore("house.db")
+        with writing("x.jsonl", store=str(store.path)) as write:
+            write(b"half of it")
+            os.kill(os.getpid(), 9)
+        """
+    )
+    assert process.wait(timeout=30) == -9
+    assert path.read_text() == "before"
+
+
+def test_memory_use_does_not_grow_with_the_store(tmp_path):
+    """Neither way holds more of a file than a part of it, however large each row is."""
+    one, two = SQLiteStore(tmp_path / "one.db"), SQLiteStore(tmp_path / "two.db")
+    try:
+        for n in range(150):
+            one.receive([MovedRecord(record=record(ALICE, str(n), f"{n}" + "x" * 100_000))])
+        peaks = []
+        with (tmp_path / "x.jsonl").open("w+b") as file:
+            for act in (lambda: export_into(one, file.write), lambda: imported(two, file)):
+                file.seek(0)
+                tracemalloc.start()
+                act()
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+            size = file.seek(0, io.SEEK_END)
+        assert size > 15_000_000
+        assert max(peaks) < size / 2
+    finally:
+        one.close()
+        two.close()
 
 
 class Pipe(io.RawIOBase):

@@ -89,20 +89,18 @@ class InMemorySnapshot:
         newest_first = reversed(self._state.tombstones.items())
         since = list(takewhile(lambda one: one[1].number > after, newest_first))
         names = {
-            (scope.digest, kind, grave_name(scope.digest, space, row_id)): scope
-            for kind, scope, space, row_id in self._state.changed
+            (row[1].digest, row[0], grave_name(row[1].digest, *row[2:])): row for row in self._state.changed
         }
-        known = {owner: scope for (owner, _, _), scope in names.items()}
+        known = {owner: scope for (owner, _, _), (_, scope, _, _) in names.items()}
         owners = {scope.digest for scope in chosen.scopes or ()}
         spaces = {buried_space(space) for space in chosen.spaces}
         for key, buried in sorted(since, key=itemgetter(0)):
             digest, kind, name = key
-            if (
-                key not in names
-                and (chosen.scopes is None or digest in owners or buried.owner in owners)
-                and (not spaces or buried.space in spaces)
+            if (chosen.scopes is None or digest in owners or buried.owner in owners) and (
+                not spaces or buried.space in spaces
             ):
-                yield Tombstone(kind=kind, owner=digest, name=name, scope=known.get(digest))
+                made = made_at(self._state, *names[key]) if key in names else None
+                yield Tombstone(kind=kind, owner=digest, name=name, scope=known.get(digest), made_at=made)
 
     def _conversations(self) -> Iterator[MovedRow]:
         for logs in self._state.conversations.values():
@@ -298,8 +296,25 @@ def _tombstone(state: State, row: Tombstone) -> Received:
             break
     else:
         return Received(Outcome.UNCHANGED)
+    if row.made_at is not None and row.made_at == made_at(state, kind, scope, space, row_id):
+        return Received(Outcome.UNCHANGED)
     receipt = _deleted(state, kind, scope, space, row_id)
     return Received(Outcome.UNCHANGED if receipt == DeleteReceipt() else Outcome.DELETED)
+
+
+def made_at(state: State, kind: RowKind, scope: Scope, space: str, row_id: str) -> datetime | None:
+    """When a row was made that is there; see `Tombstone.made_at`."""
+    if kind is RowKind.RECORD:
+        return state.rows[scope, space, row_id].record.created_at
+    if kind is RowKind.VALUE:
+        return state.values[scope, space, row_id][-1].created_at
+    log = state.conversation(scope)
+    assert log is not None
+    if kind is RowKind.MESSAGE:
+        return log.messages[row_id].created_at
+    if kind is RowKind.SESSION:
+        return log.created_at
+    return None if log.summary is None else log.summary.updated_at
 
 
 def _deleted(state: State, kind: RowKind, scope: Scope, space: str, row_id: str) -> DeleteReceipt:

@@ -81,7 +81,7 @@ class _Arrivals:
         self._own = space_in_use(connection)
         self._places: dict[Target, tuple[int, int]] = {}
         self._checked: set[tuple[Target, int | None]] = set()
-        self._names: dict[tuple[bytes, Scope, RowKind], dict[bytes, tuple[str, str]]] = {}
+        self._names: dict[tuple[bytes, Scope, RowKind], dict[bytes, tuple[str, str, int]]] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -322,6 +322,10 @@ class _Arrivals:
 
     def _deleted(self, row: Tombstone, scope_id: int) -> DeleteReceipt:
         scope = scope_of(self._connection, scope_id)
+        named = self._named(row, scope, scope_id).get(row.name)
+        if named is None or (row.made_at is not None and named[2] == to_ms(row.made_at)):
+            return DeleteReceipt()
+        space, row_id, _ = named
         if row.kind is RowKind.SESSION:
             return delete_sessions(self._connection, [scope_id])
         if row.kind is RowKind.SUMMARY:
@@ -329,10 +333,6 @@ class _Arrivals:
             gone = self._connection.execute(sql, (scope_id,)).rowcount
             bury(self._connection, scope, [Grave(RowKind.SUMMARY)] * gone)
             return DeleteReceipt(summaries=gone)
-        named = self._named(row, scope, scope_id).get(row.name)
-        if named is None:
-            return DeleteReceipt()
-        space, row_id = named
         if row.kind is RowKind.MESSAGE:
             return delete_messages(self._connection, scope, scope_id, [row_id])
         if row.kind is RowKind.VALUE:
@@ -341,19 +341,24 @@ class _Arrivals:
         chosen = "r.scope_id = ? AND r.space = ? AND r.id = ?"
         return delete_records(self._connection, chosen, (scope_id, space, row_id))
 
-    def _named(self, row: Tombstone, scope: Scope, scope_id: int) -> dict[bytes, tuple[str, str]]:
-        """The rows of a scope by the names that tombstones call them; made once a transaction."""
+    def _named(self, row: Tombstone, scope: Scope, scope_id: int) -> dict[bytes, tuple[str, str, int]]:
+        """The rows of a scope, and when they were made, by the names that tombstones call them.
+
+        Read once a transaction: what is deleted meanwhile is deleted again, which is nothing.
+        """
         key = row.owner, scope, row.kind
         if key not in self._names:
-            rows: Iterator[tuple[str, str]] = self._connection.execute(_NAMED[row.kind], (scope_id,))
-            self._names[key] = {grave_name(row.owner, space, i): (space, i) for space, i in rows}
+            rows: Iterator[tuple[str, str, int]] = self._connection.execute(_NAMED[row.kind], (scope_id,))
+            self._names[key] = {grave_name(row.owner, space, i): (space, i, made) for space, i, made in rows}
         return self._names[key]
 
 
 _NAMED = {
-    RowKind.RECORD: "SELECT space, id FROM records WHERE scope_id = ?",
-    RowKind.MESSAGE: f"SELECT '{MESSAGES}', id FROM messages WHERE scope_id = ?",
-    RowKind.VALUE: "SELECT kind, key FROM stored_values WHERE scope_id = ?",
+    RowKind.RECORD: "SELECT space, id, created_at FROM records WHERE scope_id = ?",
+    RowKind.MESSAGE: f"SELECT '{MESSAGES}', id, created_at FROM messages WHERE scope_id = ?",
+    RowKind.VALUE: "SELECT kind, key, created_at FROM stored_values WHERE scope_id = ?",
+    RowKind.SESSION: f"SELECT '{MESSAGES}', '', created_at FROM sessions WHERE scope_id = ?",
+    RowKind.SUMMARY: f"SELECT '{MESSAGES}', '', updated_at FROM summaries WHERE scope_id = ?",
 }
 
 

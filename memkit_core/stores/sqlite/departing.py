@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -29,7 +30,6 @@ from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
 from memkit_core.stores.tombstones import buried_space, grave_name
 from memkit_core.times import from_ms, to_ms
 
-_PAGE = 500
 _SPACE = f"COALESCE(p.vector_space_id, {IN_USE})"
 # A turn is as old as its message, which may have been said long before it was stored.
 _SAID = """COALESCE((SELECT m.created_at FROM messages m WHERE m.scope_id = r.scope_id AND m.id = r.id
@@ -149,9 +149,8 @@ class SQLiteSnapshot:
     # ------------------------------------------------------------------ rows
 
     def _rows(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
-        cursor = self._connection.execute(sql, self._values | values)
-        while page := cursor.fetchmany(_PAGE):
-            yield from page
+        # One by one: a row may hold megabytes.
+        return self._connection.execute(sql, self._values | values)
 
     def _records(self) -> Iterator[MovedRow]:
         spaces = self._spaces_by_number()
@@ -238,27 +237,34 @@ class SQLiteSnapshot:
         )
         wanted = {buried_space(space) for space in self._selection.spaces}
         for (owner, scope_id, path), graves in groupby(rows, key=lambda row: (row[0], row[4], row[5])):
-            alive = set() if scope_id is None else self._alive(scope_id, owner)
+            made = {} if scope_id is None else self._made(scope_id, owner)
+            scope = None if path is None else read_scope(path)
             for _, kind, name, space, _, _ in graves:
-                if (kind, name) not in alive and (not wanted or space in wanted):
-                    scope = None if path is None else read_scope(path)
-                    yield Tombstone(kind=RowKind(kind), owner=owner, name=name, scope=scope)
+                if not wanted or space in wanted:
+                    yield Tombstone(
+                        kind=RowKind(kind),
+                        owner=owner,
+                        name=name,
+                        scope=scope,
+                        made_at=made.get((kind, name)),
+                    )
 
-    def _alive(self, scope_id: int, owner: bytes) -> set[tuple[str, bytes]]:
-        """The rows of a scope that were made after the watermark, and perhaps deleted before that."""
-        made: set[tuple[str, bytes]] = set()
-        for kind, sql in _MADE.items():
-            for space, name in self._rows(sql, id=scope_id):
-                made.add((kind.value, grave_name(owner, space, name)))
-        return made
+    def _made(self, scope_id: int, owner: bytes) -> dict[tuple[str, bytes], datetime]:
+        """When the rows of a scope were made that changed after the watermark, perhaps deleted before that."""
+        return {
+            (kind.value, grave_name(owner, space, name)): from_ms(made)
+            for kind, sql in _MADE.items()
+            for space, name, made in self._rows(sql, id=scope_id)
+        }
 
 
 _MADE = {
-    RowKind.RECORD: "SELECT space, id FROM records WHERE scope_id = :id AND changed > :after",
-    RowKind.MESSAGE: f"SELECT '{MESSAGES}', id FROM messages WHERE scope_id = :id AND changed > :after",
-    RowKind.VALUE: "SELECT kind, key FROM stored_values WHERE scope_id = :id AND changed > :after",
-    RowKind.SESSION: f"SELECT '{MESSAGES}', '' FROM sessions WHERE scope_id = :id",
-    RowKind.SUMMARY: f"SELECT '{MESSAGES}', '' FROM summaries WHERE scope_id = :id",
+    RowKind.RECORD: "SELECT space, id, created_at FROM records WHERE scope_id = :id AND changed > :after",
+    RowKind.MESSAGE: f"SELECT '{MESSAGES}', id, created_at FROM messages WHERE scope_id = :id "
+    "AND changed > :after",
+    RowKind.VALUE: "SELECT kind, key, created_at FROM stored_values WHERE scope_id = :id AND changed > :after",
+    RowKind.SESSION: f"SELECT '{MESSAGES}', '', created_at FROM sessions WHERE scope_id = :id",
+    RowKind.SUMMARY: f"SELECT '{MESSAGES}', '', updated_at FROM summaries WHERE scope_id = :id",
 }
 
 
