@@ -17,9 +17,10 @@ from memkit_core.ports import (
     Tombstone,
     VectorSpace,
 )
-from memkit_core.transfer.lines import FORMAT, VERSION, written
+from memkit_core.transfer.lines import FORMAT, VERSION
 from memkit_core.transfer.reports import ExportReport, Progress
 from memkit_core.transfer.watermarks import write_watermark
+from memkit_core.transfer.writing import written
 
 _TOLD_EVERY = 200
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,9 +13,6 @@ from pydantic import (
     ValidationError,
 )
 
-from memkit_core.errors import MemkitError
-from memkit_core.inputs import checked_id, checked_space
-from memkit_core.jsonvalues import JsonValue, canonical_json, checked_metadata
 from memkit_core.models import (
     ChangeKind,
     MemoryRecord,
@@ -49,68 +38,25 @@ from memkit_core.ports import (
     Vector,
     VectorSpace,
 )
-from memkit_core.scope import Scope
-from memkit_core.text.clean import storable
-from memkit_core.times import to_utc
+from memkit_core.transfer.fields import (
+    FLOATS,
+    Before,
+    Count,
+    Digest,
+    Fraction,
+    Id,
+    Json,
+    Metadata,
+    Packed,
+    ScopePath,
+    Space,
+    Text,
+    Time,
+    Version,
+)
 
 FORMAT, VERSION = "memkit-export", 1
 """What the first line of every export says."""
-_FLOATS = np.dtype("<f4")
-
-
-def _checked(check: Callable[[Any], Any]) -> AfterValidator:
-    """`check` with memkit's errors told as pydantic wants to hear them."""
-
-    def run(value: Any) -> Any:
-        try:
-            return check(value)
-        except MemkitError as error:
-            raise ValueError(str(error)) from error
-
-    return AfterValidator(run)
-
-
-def _stored_text(text: str) -> str:
-    if storable(text) is not text:
-        raise ValueError("the text holds NUL or a lone surrogate")
-    return text
-
-
-def _scope(path: list[tuple[str, str]]) -> Scope:
-    try:
-        return _scope_of(tuple(path))
-    except ValueError as error:  # of a kind that is none, as well as a ScopeError
-        raise ValueError(f"no scope: {error}") from error
-
-
-@lru_cache(maxsize=1024)
-def _scope_of(path: tuple[tuple[str, str], ...]) -> Scope:
-    return Scope.from_path(path)
-
-
-def _finite(value: Any) -> Any:
-    json.dumps(value, allow_nan=False)
-    return value
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"no base64: {error}") from error
-
-
-_Text = Annotated[str, AfterValidator(_stored_text)]
-_Id = Annotated[str, _checked(checked_id)]
-_Space = Annotated[str, _checked(checked_space)]
-_Time = Annotated[AwareDatetime, _checked(to_utc)]
-_Path = Annotated[list[tuple[str, str]], Field(min_length=1, max_length=8), AfterValidator(_scope)]
-_Metadata = Annotated[dict[str, Any], _checked(checked_metadata)]
-_Json = Annotated[Any, AfterValidator(_finite)]
-_Fraction = Annotated[float, Field(ge=0, le=1)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
-_Version = Annotated[int, Field(ge=1, lt=2**63)]
-_Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class _Line(BaseModel):
@@ -122,8 +68,8 @@ class SpaceEntry(_Line):
     """A vector space that records of the file have vectors of."""
 
     fingerprint: str
-    model: _Id
-    revision: _Text
+    model: Id
+    revision: Text
     dimension: Annotated[int, Field(ge=1, le=65_536)]
     given: bool
 
@@ -150,7 +96,7 @@ class EndLine(_Line):
     """The last line: a file without it was cut off. `lines` counts those between header and end."""
 
     kind: Literal["end"]
-    lines: _Count
+    lines: Count
 
 
 class DeletedLine(_Line):
@@ -158,10 +104,10 @@ class DeletedLine(_Line):
 
     kind: Literal["deleted"]
     what: RowKind
-    owner: _Digest
-    name: _Digest
-    scope: _Path | None
-    made_at: _Time | None
+    owner: Digest
+    name: Digest
+    scope: ScopePath | None
+    made_at: Time | None
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
         """The row that a store takes."""
@@ -178,12 +124,12 @@ class SessionLine(_Line):
     """A session; its messages and its summary follow."""
 
     kind: Literal["session"]
-    scope: _Path
-    title: _Text | None
-    metadata: _Metadata
-    created_at: _Time
-    updated_at: _Time
-    next_position: _Count
+    scope: ScopePath
+    title: Text | None
+    metadata: Metadata
+    created_at: Time
+    updated_at: Time
+    next_position: Count
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
         """The row that a store takes."""
@@ -204,29 +150,29 @@ class SessionLine(_Line):
 class CallEntry(_Line):
     """A tool call of a message."""
 
-    id: _Text
-    name: _Text
-    arguments: _Text
+    id: Text
+    name: Text
+    arguments: Text
 
 
 class MessageLine(_Line):
     """A message of the session above it."""
 
     kind: Literal["message"]
-    scope: _Path
-    position: _Count
-    id: _Id
+    scope: ScopePath
+    position: Count
+    id: Id
     role: Role
-    text: _Text
-    speaker: _Text | None
+    text: Text
+    speaker: Text | None
     tool_calls: list[CallEntry]
-    tool_call_id: _Text | None
-    created_at: _Time
-    agent_id: _Id | None
-    parent_agent_id: _Id | None
-    metadata: _Metadata
+    tool_call_id: Text | None
+    created_at: Time
+    agent_id: Id | None
+    parent_agent_id: Id | None
+    metadata: Metadata
     payload: Any
-    format: _Text
+    format: Text
     indexed: bool | None
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
@@ -249,10 +195,10 @@ class SummaryLine(_Line):
     """The summary of the session above it."""
 
     kind: Literal["summary"]
-    scope: _Path
-    text: _Text
-    position: _Count
-    updated_at: _Time
+    scope: ScopePath
+    text: Text
+    position: Count
+    updated_at: Time
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
         """The row that a store takes."""
@@ -263,20 +209,20 @@ class SummaryLine(_Line):
 class VersionEntry(_Line):
     """One version of a value."""
 
-    version: _Version
-    label: _Text | None
-    updated_at: _Time
-    value: _Json
+    version: Version
+    label: Text | None
+    updated_at: Time
+    value: Json
 
 
 class ValueLine(_Line):
     """A stored value, such as a working memory (`notes`) or a run state (`runs`), oldest version first."""
 
     kind: Literal["value"]
-    scope: _Path
-    of: _Id
-    key: _Text
-    created_at: _Time
+    scope: ScopePath
+    of: Id
+    key: Text
+    created_at: Time
     versions: Annotated[list[VersionEntry], Field(min_length=1)]
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:  # noqa: ARG002 - as of every line
@@ -298,49 +244,49 @@ class ValueLine(_Line):
 class ChangeEntry(_Line):
     """A change in the history of a record."""
 
-    version: _Version
+    version: Version
     kind: ChangeKind
-    at: _Time
-    before: Annotated[dict[str, Any], AfterValidator(_finite)]
+    at: Time
+    before: Before
 
 
 class RecordLine(_Line):
     """A record of any space, with its vector and its history."""
 
     kind: Literal["record"]
-    scope: _Path
-    space: _Space
-    id: _Id
-    content: _Text
+    scope: ScopePath
+    space: Space
+    id: Id
+    content: Text
     type: RecordType
-    key: _Text | None
-    importance: _Fraction
+    key: Text | None
+    importance: Fraction
     pinned: bool
     status: Status
-    tags: list[_Id]
-    metadata: _Metadata
-    created_at: _Time
-    updated_at: _Time
-    occurred_at: _Time | None
-    last_accessed_at: _Time | None
-    access_count: _Count
-    expires_at: _Time | None
-    valid_from: _Time | None
-    valid_until: _Time | None
-    version: _Version
-    mentions: _Version
-    supersedes: _Text | None
-    superseded_by: _Text | None
-    agent_id: _Text | None
-    source: _Text | None
-    confidence: _Fraction | None
-    created_in_session_id: _Text | None
-    promoted_from_id: _Text | None
-    compacted_from_ids: list[_Text]
-    source_message_ids: list[_Text]
+    tags: list[Id]
+    metadata: Metadata
+    created_at: Time
+    updated_at: Time
+    occurred_at: Time | None
+    last_accessed_at: Time | None
+    access_count: Count
+    expires_at: Time | None
+    valid_from: Time | None
+    valid_until: Time | None
+    version: Version
+    mentions: Version
+    supersedes: Text | None
+    superseded_by: Text | None
+    agent_id: Text | None
+    source: Text | None
+    confidence: Fraction | None
+    created_in_session_id: Text | None
+    promoted_from_id: Text | None
+    compacted_from_ids: list[Text]
+    source_message_ids: list[Text]
     origin: Origin
     vector_space: str | None
-    vector: Annotated[str, AfterValidator(_decoded)] | None
+    vector: Packed | None
     history: list[ChangeEntry]
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:
@@ -385,12 +331,12 @@ class RecordLine(_Line):
             return None
         if space is None:
             raise ValueError("the vector is of no vector space")
-        if packed and len(packed) != _FLOATS.itemsize * space.dimension:
+        if packed and len(packed) != FLOATS.itemsize * space.dimension:
             raise ValueError(
                 f"the vector has {len(packed)} bytes; {space.fingerprint} has {space.dimension} dimensions "
-                f"of {_FLOATS.itemsize} bytes"
+                f"of {FLOATS.itemsize} bytes"
             )
-        vector = np.frombuffer(packed, _FLOATS).astype(np.float32)
+        vector = np.frombuffer(packed, FLOATS).astype(np.float32)
         if not np.isfinite(vector).all():
             raise ValueError("the vector is not finite")
         return vector
@@ -412,96 +358,3 @@ def parsed(line: bytes) -> Line:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"][1:])
         raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
-
-
-# --------------------------------------------------------------------------------- writing
-
-
-def written(row: MovedRow) -> dict[str, object]:
-    """The line of a row, its keys in the order they are written."""
-    if isinstance(row, MovedRecord):
-        return _record_line(row)
-    if isinstance(row, MovedMessage):
-        return _message_line(row.message)
-    if isinstance(row, MovedSession):
-        session = row.session
-        return {
-            "kind": "session", "scope": session.scope.path, "title": session.title,
-            "metadata": _sorted(session.metadata), "created_at": _iso(session.created_at),
-            "updated_at": _iso(session.updated_at), "next_position": row.next_position,
-        }  # fmt: skip
-    if isinstance(row, Summary):
-        return {
-            "kind": "summary", "scope": row.session.path, "text": row.text, "position": row.position,
-            "updated_at": _iso(row.updated_at),
-        }  # fmt: skip
-    if isinstance(row, MovedValue):
-        newest = row.versions[-1]
-        versions = [
-            {"version": one.version, "label": one.label, "updated_at": _iso(one.updated_at), "value": one.value}
-            for one in row.versions
-        ]  # fmt: skip
-        return {
-            "kind": "value", "scope": row.scope.path, "of": row.kind, "key": newest.key,
-            "created_at": _iso(newest.created_at), "versions": versions,
-        }  # fmt: skip
-    return {
-        "kind": "deleted", "what": row.kind, "owner": row.owner.hex(), "name": row.name.hex(),
-        "scope": None if row.scope is None else row.scope.path, "made_at": _maybe(row.made_at),
-    }  # fmt: skip
-
-
-def _record_line(row: MovedRecord) -> dict[str, object]:
-    record = row.record
-    return {
-        "kind": "record", "scope": record.scope.path, "space": record.space, "id": record.id,
-        "content": record.content, "type": record.type, "key": record.key, "importance": record.importance,
-        "pinned": record.pinned, "status": record.status, "tags": record.tags, "metadata": _sorted(record.metadata),
-        "created_at": _iso(record.created_at), "updated_at": _iso(record.updated_at),
-        "occurred_at": _maybe(record.occurred_at), "last_accessed_at": _maybe(record.last_accessed_at),
-        "access_count": record.access_count, "expires_at": _maybe(record.expires_at),
-        "valid_from": _maybe(record.valid_from), "valid_until": _maybe(record.valid_until),
-        "version": record.version, "mentions": record.mentions, "supersedes": record.supersedes,
-        "superseded_by": record.superseded_by, "agent_id": record.agent_id, "source": record.source,
-        "confidence": record.confidence, "created_in_session_id": record.created_in_session_id,
-        "promoted_from_id": record.promoted_from_id, "compacted_from_ids": record.compacted_from_ids,
-        "source_message_ids": record.source_message_ids, "origin": record.origin,
-        "vector_space": None if row.vector_space is None else row.vector_space.fingerprint,
-        "vector": None if row.vector is None else _packed(row.vector),
-        "history": [
-            {"version": one.version, "kind": one.kind, "at": _iso(one.at), "before": _sorted(one.before)}
-            for one in row.history
-        ],
-    }  # fmt: skip
-
-
-def _packed(vector: Vector) -> str:
-    return base64.b64encode(vector.astype(_FLOATS).tobytes()).decode() if vector.any() else ""
-
-
-def _message_line(message: Message) -> dict[str, object]:
-    return {
-        "kind": "message", "scope": None if message.session is None else message.session.path,
-        "position": message.position, "id": message.id, "role": message.role, "text": message.text,
-        "speaker": message.speaker,
-        "tool_calls": [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
-        ],
-        "tool_call_id": message.tool_call_id, "created_at": _maybe(message.created_at),
-        "agent_id": message.agent_id, "parent_agent_id": message.parent_agent_id,
-        "metadata": _sorted(message.metadata), "payload": message.payload, "format": message.format,
-        "indexed": message.indexed,
-    }  # fmt: skip
-
-
-def _sorted(free: Mapping[str, JsonValue]) -> JsonValue:
-    """Free metadata as stores keep it, its keys in order."""
-    return json.loads(canonical_json(dict(free))) if free else {}
-
-
-def _iso(moment: datetime) -> str:
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
-
-
-def _maybe(moment: datetime | None) -> str | None:
-    return None if moment is None else _iso(moment)

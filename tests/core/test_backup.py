@@ -7,7 +7,7 @@ import pytest
 
 from memkit_core import BackendError, ClosedError, Config, ConfigError, InvalidInputError, Memory, Scope
 from memkit_core.models import MESSAGES
-from memkit_core.stores.sqlite import database
+from memkit_core.stores.sqlite import copying
 
 ALICE = Scope.user("alice")
 TALK = Scope.session("s1", user=ALICE)
@@ -47,7 +47,7 @@ def test_a_backup_is_a_memory_of_its_own(house_on_disk, open_memory, tmp_path):
 
 def test_a_backup_while_others_write(tmp_path, monkeypatch):
     """It ends although writers never pause, and holds one state: of each pair both or neither."""
-    monkeypatch.setattr(database, "_COPIED_PAGES", 8)
+    monkeypatch.setattr(copying, "PAGES", 8)
     with Memory.open(tmp_path / "m.db", config=Config(disk_reserve=1)) as memory:
         memory.add_many([f"seed {n} " + "and much more of it " * 20 for n in range(400)], scope=ALICE)
         steps = []

@@ -12,7 +12,7 @@ from memkit_core.ports import ListQuery, Selection
 from memkit_core.stores.sqlite import SQLiteStore, schema
 from memkit_core.testing.samples import ALICE, NOW, TALK, found_by_words, record
 from memkit_core.times import to_ms
-from memkit_core.transfer.lines import written
+from memkit_core.transfer.writing import written
 
 TEXTS = {"old": "I like tea.", "twin": "I like TEA", "other": "My bicycle is blue."}
 

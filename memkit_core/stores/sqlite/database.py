@@ -22,7 +22,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from memkit_core.errors import (
@@ -44,8 +44,6 @@ _NETWORK_TYPES = frozenset(
 )
 
 _PAUSE = 0.001
-_COPIED_PAGES = 1024
-"""Pages that are copied at once, 4 MiB: between two pieces a copy can be interrupted."""
 
 # Every open database of this process, for the hooks around a fork.
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -133,21 +131,6 @@ class Database:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
         with self._exclusive("checkpoint"), self.connection() as connection:
             return _checkpoint(connection)
-
-    def copy_to(self, path: Path, progress: Callable[[int, int], object] | None) -> None:
-        """Write the state of this moment into a new file, in pieces, while others go on.
-
-        `progress` is told how many of how many pages are written.
-        """
-
-        def told(_: int, left: int, pages: int) -> None:
-            if progress is not None:
-                progress(pages - left, pages)
-
-        # Inside a transaction that has read: SQLite begins anew whenever the state it copies changes.
-        with self.snapshot() as source, closing(sqlite3.connect(path)) as copy:
-            source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            source.backup(copy, pages=_COPIED_PAGES, progress=told)
 
     def _checkpoint_if_large(self, connection: sqlite3.Connection) -> None:
         try:

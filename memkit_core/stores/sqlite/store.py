@@ -23,6 +23,7 @@ from memkit_core.stores.changes import DIGEST_VERSION, digest
 from memkit_core.stores.sqlite import schema
 from memkit_core.stores.sqlite.arriving import receive_rows
 from memkit_core.stores.sqlite.checking import repair_file, verify_file
+from memkit_core.stores.sqlite.copying import copy_file
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.departing import SQLiteSnapshot
 from memkit_core.stores.sqlite.filters import register_functions
@@ -134,7 +135,7 @@ class SQLiteStore:
 
     def copy_to(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         """See `Copyable.copy_to`; a progress counts pages."""
-        self._database.copy_to(path, progress)
+        copy_file(self._database, path, progress)
 
     def verify(self) -> list[Problem]:
         """See `RecordStore.verify`; each kind is looked for in one consistent state."""
