@@ -9,6 +9,7 @@ from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.memory import AsyncMemory
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncPersistQueue, AsyncSessions, AsyncSummaries
+from memkit_core.aio.transfer import AsyncTransfer
 from memkit_core.aio.typed import AsyncEpisodes, AsyncProfiles, AsyncSkills
 from memkit_core.aio.upkeep import AsyncUpkeep
 
@@ -22,6 +23,7 @@ __all__ = [
     "AsyncSessions",
     "AsyncSkills",
     "AsyncSummaries",
+    "AsyncTransfer",
     "AsyncUpkeep",
     "AsyncWorkingMemory",
 ]

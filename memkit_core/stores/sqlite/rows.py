@@ -28,6 +28,8 @@ SELECT_RECORD = f"(SELECT path FROM scopes s WHERE s.id = r.scope_id), {', '.joi
 
 SELECT_CHANGE = "h.version, h.kind, h.at, h.before, h.dropped, h.others"
 """What to select from `history h` for `read_change`."""
+INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)"
+"""What writes `change_values`."""
 
 _SELECT_CANDIDATE = (
     "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at)"
@@ -128,6 +130,19 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
         source_message_ids=_list(source_message_ids),
         origin=_ORIGINS[origin],
         mentions=mentions,
+    )
+
+
+def change_values(seq: int, change: RecordChange) -> tuple[object, ...]:
+    """The row of `history` for a change of the record in row `seq`."""
+    return (
+        seq,
+        change.version,
+        change.kind.value,
+        to_ms(change.at),
+        canonical_json(dict(change.before)),
+        canonical_json(dict(change.dropped)),
+        canonical_json(list(change.others)),
     )
 
 
