@@ -106,12 +106,18 @@ class StoreHandle:
         Raises:
             ConfigError: it cannot do that.
         """
+        # Here, so that importing memkit loads no port.
+        from memkit_core.ports import Portable
+
         if isinstance(store := self._open, Portable):
             return store
         raise ConfigError("the rows of this store cannot be exported or imported: it is not `Portable`")
 
     def copyable(self) -> Copyable | None:
         """The store, as one that can be copied as a whole; None when it keeps no file."""
+        # As in `portable`.
+        from memkit_core.ports import Copyable
+
         store = self._open
         return store if isinstance(store, Copyable) else None
 

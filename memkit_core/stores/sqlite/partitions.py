@@ -14,7 +14,7 @@ from memkit_core.stores.sqlite.keywords import term_number
 from memkit_core.stores.sqlite.rows import select_candidate
 
 _PARTITION = """
-SELECT p.id, p.changed, p.removed, p.documents, p.terms, v.model, v.revision, v.dimension, v.in_use, v.id
+SELECT p.id, p.changed, p.removed, p.renewed, p.documents, p.terms, v.model, v.revision, v.dimension, v.in_use, v.id
 FROM scopes s JOIN partitions p ON p.scope_id = s.id AND p.space = ?
 LEFT JOIN vector_spaces v
   ON v.id = coalesce(p.vector_space_id, (SELECT id FROM vector_spaces WHERE in_use = 1))
@@ -47,7 +47,7 @@ class SQLitePartitions:
             row = connection.execute(_PARTITION, (target.space, target.owner.digest)).fetchone()
             if row is None:
                 return None
-            partition, changed, removed, documents, total, *space, space_id = row
+            partition, changed, removed, renewed, documents, total, *space, space_id = row
             mark = PartitionMark(partition, changed, _space(space))
             if mark == after:
                 wanted = [term for term in terms if term not in held]
@@ -58,15 +58,16 @@ class SQLitePartitions:
                     rows=[],
                     postings=_postings(connection, partition, wanted),
                 )
-            seen = 0
+            known = -1
             if after is not None and (after.partition, after.space) == (partition, mark.space):
-                seen = after.change
+                known = after.change
+            seen = known if renewed <= known else -1
             return PartitionChanges(
                 mark=mark,
                 documents=documents,
                 terms=total,
                 rows=_rows(connection, target.space, partition, space_id, seen, most),
-                present=_present(connection, partition) if removed > seen else None,
+                present=_present(connection, partition) if 0 <= known < removed else None,
                 postings=_postings(connection, partition, terms),
             )
 

@@ -219,13 +219,14 @@ CREATE TABLE summaries(
 _CHANGES = """
 -- The number of the last write transaction, see `tracking`.
 CREATE TABLE change_number(number INTEGER NOT NULL);
-INSERT INTO change_number VALUES (1);
+INSERT INTO change_number VALUES (0);
 -- The transaction that last changed what recall can see of a row, its vector included.
-ALTER TABLE records ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE records ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX records_by_change ON records(partition_id, changed);
--- Of the rows: the last change, and the last time that one was taken away.
-ALTER TABLE partitions ADD COLUMN changed INTEGER NOT NULL DEFAULT 1;
+-- Of the rows: the last change, the last time that one was taken away, and that all were gone over.
+ALTER TABLE partitions ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE partitions ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE partitions ADD COLUMN renewed INTEGER NOT NULL DEFAULT 0;
 """
 
 _DROPPED = """

@@ -50,7 +50,5 @@ def mark_removed(connection: sqlite3.Connection, number: int, partitions: Iterab
 
 
 def mark_all(connection: sqlite3.Connection) -> None:
-    """Say that anything may have changed."""
-    number = next_change(connection)
-    connection.execute("UPDATE records SET changed = ?", (number,))
-    connection.execute("UPDATE partitions SET changed = ?1, removed = ?1", (number,))
+    """Say that what is derived of any row may have changed; no row did."""
+    connection.execute("UPDATE partitions SET changed = ?1, renewed = ?1", (next_change(connection),))
