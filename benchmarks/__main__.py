@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.history import measured_history
+from benchmarks.moving import measured_moving
 from benchmarks.plan import Plan
 from benchmarks.processes import measured_apart
 from benchmarks.records import measured_records, write_vectors
@@ -29,7 +30,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="memkit-bench-", dir=options.folder) as folder:
         plan = Plan(folder=Path(folder), records=options.records, users=_USERS, rounds=options.rounds)
         write_vectors(plan)
-        lines = [*measured_apart(plan), *measured_records(plan), *measured_history(plan)]
+        lines = [
+            *measured_apart(plan),
+            *measured_records(plan),
+            *measured_history(plan),
+            *measured_moving(plan),
+        ]
     show(lines)
     return int(options.strict and any(line.holds is False for line in lines))
 

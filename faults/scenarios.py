@@ -6,6 +6,7 @@ from faults.damages import damaged
 from faults.embedders import FAULTS
 from faults.embedding import embedder_that
 from faults.findings import Scenario
+from faults.importing import killed_while_importing
 from faults.kills import killed_while
 from faults.processes import forked, long_reader, writers_and_reader
 from faults.streaming import killed_while_streaming
@@ -38,6 +39,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         run=killed_while_streaming,
         full=50,
         short=3,
+    ),
+    Scenario(
+        name="kill-import",
+        what="kill -9 during an import, then the same import again",
+        run=killed_while_importing,
+        full=20,
+        short=2,
     ),
     *(
         Scenario(

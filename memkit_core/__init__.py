@@ -18,11 +18,15 @@ from memkit_core.errors import (
     BackendTimeoutError,
     BackendUnavailableError,
     ClosedError,
+    CompactionError,
     ConfigError,
     ConflictError,
     DimensionMismatchError,
     FilterError,
+    ImportFileError,
     InvalidInputError,
+    InvalidPromotionError,
+    InvalidTransitionError,
     MemkitError,
     MissingDependencyError,
     ModelError,
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
+    from memkit_core.typed import Episode, Profile, Skill
 
 __version__ = "0.1.0"
 
@@ -76,6 +81,7 @@ __all__ = [
     "ChangeKind",
     "ChatSummarizer",
     "ClosedError",
+    "CompactionError",
     "Condition",
     "Config",
     "ConfigError",
@@ -83,10 +89,14 @@ __all__ = [
     "DeleteReceipt",
     "DimensionMismatchError",
     "Documents",
+    "Episode",
     "ExtractiveSummarizer",
     "Filter",
     "FilterError",
+    "ImportFileError",
     "InvalidInputError",
+    "InvalidPromotionError",
+    "InvalidTransitionError",
     "MemkitError",
     "Memory",
     "MemoryRecord",
@@ -99,6 +109,7 @@ __all__ = [
     "Note",
     "Origin",
     "PersistQueue",
+    "Profile",
     "QdrantServer",
     "QueueState",
     "Ranking",
@@ -117,6 +128,7 @@ __all__ = [
     "SearchMode",
     "Session",
     "Signals",
+    "Skill",
     "Status",
     "Summary",
     "ToolCall",
@@ -137,6 +149,9 @@ _LAZY = {
     "QueueState": "memkit_core.conversation.lane",
     "NewDocument": "memkit_core.documents",
     "SearchMode": "memkit_core.documents",
+    "Episode": "memkit_core.typed",
+    "Profile": "memkit_core.typed",
+    "Skill": "memkit_core.typed",
 }
 
 

@@ -4,6 +4,7 @@
 MemkitError
 ├── InvalidInputError(ValueError)      a value memkit cannot take: fix the call
 │   ├── FilterError                    a filter with an unknown operator or an unusable key
+│   ├── ImportFileError                a file that is no export, or not a whole one
 │   └── InvalidPromotionError          a promotion that does not go upwards
 ├── ScopeError(ValueError)             a missing or malformed scope: fix the call
 ├── ConfigError(ValueError)            settings that contradict each other or the store
@@ -53,6 +54,21 @@ class FilterError(InvalidInputError):
 
 class InvalidPromotionError(InvalidInputError):
     """A promotion that does not go upwards; nothing was changed."""
+
+
+class ImportFileError(InvalidInputError):
+    """A file that cannot be imported.
+
+    Attributes:
+        file: its path, or the name of the stream.
+        line: the number of the line, from 1; 0 when it is about the whole file.
+    """
+
+    def __init__(self, message: str, *, file: str, line: int) -> None:
+        """Keep `file` and `line` beside the message."""
+        super().__init__(f"import: {file}{f', line {line}' if line else ''}: {message}")
+        self.file = file
+        self.line = line
 
 
 class ScopeError(MemkitError, ValueError):

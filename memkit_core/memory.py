@@ -65,6 +65,10 @@ if TYPE_CHECKING:
     from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
+    from memkit_core.transfer import ExportReport, ImportReport, OnError
+    from memkit_core.transfer.files import Place
+    from memkit_core.transfer.mapping import ScopeMap
+    from memkit_core.typed import Episodes, Profiles, Skills
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -111,6 +115,7 @@ class Memory:
         from memkit_core.recall.pipeline import Recall
         from memkit_core.recall.turns import turn_finder
         from memkit_core.stores.handle import StoreHandle
+        from memkit_core.transfer import Transfer
         from memkit_core.upkeep import Upkeep
         from memkit_core.worker import Worker
 
@@ -130,6 +135,9 @@ class Memory:
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
         self.upkeep = Upkeep(self._store, parts.indexers, clock, changed=self._worker.wake)
+        self.transfer = Transfer(
+            self._store, parts.embedder, clock, settle=self._settle, changed=self._worker.wake
+        )
         self._life = Life(self._store, config, clock)
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
@@ -869,6 +877,29 @@ class Memory:
             changed=self._worker.wake,
         )
 
+    # ------------------------------------------------------------------ memories with a shape
+
+    @property
+    def profiles(self) -> Profiles:
+        """Documents about their owner, one a scope and key; see `memkit_core.typed`."""
+        from memkit_core.typed import Profiles
+
+        return Profiles(self)
+
+    @property
+    def episodes(self) -> Episodes:
+        """What happened, with its time, outcome and insights; see `memkit_core.typed`."""
+        from memkit_core.typed import Episodes
+
+        return Episodes(self)
+
+    @property
+    def skills(self) -> Skills:
+        """How things are done, step by step; see `memkit_core.typed`."""
+        from memkit_core.typed import Skills
+
+        return Skills(self)
+
     # ------------------------------------------------------------------ deleting
 
     def delete(
@@ -904,6 +935,29 @@ class Memory:
         if not receipt.nothing:
             self._worker.wake()
         return receipt
+
+    # ------------------------------------------------------------------ moving
+
+    def export_jsonl(
+        self,
+        to: Place,
+        *,
+        scope: Scope | Sequence[Scope] | None = None,
+        everything: bool = False,
+        watermark: str | None = None,
+    ) -> ExportReport:
+        """Write what is remembered as JSONL; see `memory.transfer.export_jsonl`, which has more options."""
+        return self.transfer.export_jsonl(to, scope=scope, everything=everything, watermark=watermark)
+
+    def import_jsonl(
+        self, source: Place, *, scopes: ScopeMap | None = None, on_error: OnError | str = "stop"
+    ) -> ImportReport:
+        """Take what `export_jsonl` wrote; see `memory.transfer.import_jsonl`."""
+        return self.transfer.import_jsonl(source, scopes=scopes, on_error=on_error)
+
+    def _settle(self, scope: Scope | None) -> None:
+        self.sessions.queue.settle(scope, strict=True)
+        self._accesses.write()
 
     # ------------------------------------------------------------------ upkeep and lifetime
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import overload
 
 from memkit_core.jsonvalues import JsonValue
@@ -64,10 +65,19 @@ class Origin(enum.StrEnum):
     IMPORT = "import"
 
 
-def point_id(scope: Scope, space: str, record_id: str) -> uuid.UUID:
-    """The id of a record in every vector index: uuid5 of (scope digest, space, id)."""
+def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
+    """The id of a record in every vector index: uuid5 of (scope digest, space, id).
+
+    `scope` may be its digest alone.
+    """
+    return _point_id(scope if isinstance(scope, bytes) else scope.digest, space, record_id)
+
+
+# A write asks for the point of a row several times, and one costs as much as a statement.
+@lru_cache(maxsize=1024)
+def _point_id(digest: bytes, space: str, record_id: str) -> uuid.UUID:
     # The space cannot hold NUL, so this encoding is unambiguous.
-    return uuid.uuid5(_POINTS, f"{scope.digest.hex()}{space}\0{record_id}")
+    return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +196,8 @@ class RecordChange:
             `version` and `updated_at`, which change each time, are those of the change before.
         dropped: of a merge, what was said the second time and the record did not take, as `before`:
             another wording, source or confidence, metadata values of keys it has already, and so on.
+        others: ids of the memories of its scope that the same step changed or made: what took the
+            place of what.
     """
 
     version: int
@@ -193,6 +205,7 @@ class RecordChange:
     at: datetime
     before: Mapping[str, JsonValue] = field(default_factory=dict)
     dropped: Mapping[str, JsonValue] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

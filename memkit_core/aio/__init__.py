@@ -9,15 +9,21 @@ from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.memory import AsyncMemory
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncPersistQueue, AsyncSessions, AsyncSummaries
+from memkit_core.aio.transfer import AsyncTransfer
+from memkit_core.aio.typed import AsyncEpisodes, AsyncProfiles, AsyncSkills
 from memkit_core.aio.upkeep import AsyncUpkeep
 
 __all__ = [
     "AsyncDocuments",
+    "AsyncEpisodes",
     "AsyncMemory",
     "AsyncPersistQueue",
+    "AsyncProfiles",
     "AsyncRuns",
     "AsyncSessions",
+    "AsyncSkills",
     "AsyncSummaries",
+    "AsyncTransfer",
     "AsyncUpkeep",
     "AsyncWorkingMemory",
 ]

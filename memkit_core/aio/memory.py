@@ -14,6 +14,8 @@ from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.hops import Hops
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncSessions, AsyncSummaries
+from memkit_core.aio.transfer import AsyncTransfer
+from memkit_core.aio.typed import AsyncEpisodes, AsyncProfiles, AsyncSkills
 from memkit_core.aio.upkeep import AsyncUpkeep
 from memkit_core.config import Config
 from memkit_core.conversation.context import TurnContext
@@ -37,6 +39,9 @@ from memkit_core.ports import TokenCounter
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, TimeLike, utc_now
+from memkit_core.transfer import ExportReport, ImportReport, OnError
+from memkit_core.transfer.files import Place
+from memkit_core.transfer.mapping import ScopeMap
 
 
 class AsyncMemory:
@@ -51,10 +56,14 @@ class AsyncMemory:
         self._memory = memory
         self._hops = Hops()
         self.upkeep = AsyncUpkeep(memory.upkeep, self._hops)
+        self.transfer = AsyncTransfer(memory.transfer, self._hops)
         self.sessions = AsyncSessions(memory.sessions, self._hops)
         self.working = AsyncWorkingMemory(memory.working, self._hops)
         self.runs = AsyncRuns(memory.runs, self._hops)
         self.summaries = AsyncSummaries(memory.summaries, self._hops)
+        self.profiles = AsyncProfiles(memory.profiles, self._hops)
+        self.episodes = AsyncEpisodes(memory.episodes, self._hops)
+        self.skills = AsyncSkills(memory.skills, self._hops)
 
     @classmethod
     async def open(
@@ -308,6 +317,25 @@ class AsyncMemory:
     ) -> DeleteReceipt:
         """See `Memory.delete`."""
         return await self._hops.run(self._memory.delete, id, scope=scope, everything=everything)
+
+    async def export_jsonl(
+        self,
+        to: Place,
+        *,
+        scope: Scope | Sequence[Scope] | None = None,
+        everything: bool = False,
+        watermark: str | None = None,
+    ) -> ExportReport:
+        """See `Memory.export_jsonl`."""
+        return await self._hops.run(
+            self._memory.export_jsonl, to, scope=scope, everything=everything, watermark=watermark
+        )
+
+    async def import_jsonl(
+        self, source: Place, *, scopes: ScopeMap | None = None, on_error: OnError | str = "stop"
+    ) -> ImportReport:
+        """See `Memory.import_jsonl`."""
+        return await self._hops.run(self._memory.import_jsonl, source, scopes=scopes, on_error=on_error)
 
     async def capabilities(self) -> Capabilities:
         """See `Memory.capabilities`; a method here, since it reads the store."""

@@ -11,6 +11,7 @@ from memkit_core import MemkitError, __version__
 from memkit_core.cli.demo import demo
 from memkit_core.cli.evaluation import evaluation
 from memkit_core.cli.listing import listing
+from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
 from memkit_core.cli.upkeep import reindexing, repairing
@@ -33,6 +34,9 @@ app.command("list")(listing)
 app.command("eval")(evaluation)
 app.command("repair")(repairing)
 app.command("reindex")(reindexing)
+app.command("export")(exporting)
+app.command("import")(importing)
+app.command("backup")(backing_up)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so

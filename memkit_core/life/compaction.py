@@ -9,6 +9,7 @@ from datetime import datetime
 from memkit_core.config import Config
 from memkit_core.errors import CompactionError, InvalidInputError, shown
 from memkit_core.inputs import NewMemory, build_record, checked_content
+from memkit_core.life.transitions import together
 from memkit_core.models import ChangeKind, MemoryRecord, RecordType, Status
 from memkit_core.ports import Add, MemoryView, Rewrite, Step
 from memkit_core.stores.succession import superseded
@@ -77,7 +78,7 @@ def replace_sources(view: MemoryView, read: Sequence[MemoryRecord], summary: Mem
     Raises:
         CompactionError: one of them was changed or deleted meanwhile.
     """
-    steps: list[Step] = [Add(summary)]
+    steps: list[Rewrite] = []
     for before in read:
         record = view.get(summary.scope, before.id)
         if record is None or not record.is_visible_at(summary.created_at):
@@ -90,4 +91,4 @@ def replace_sources(view: MemoryView, read: Sequence[MemoryRecord], summary: Mem
         else:
             after = superseded(record, summary, at=summary.created_at)
             steps.append(Rewrite(record, after, ChangeKind.SUPERSEDED))
-    return steps
+    return [Add(summary), *together(steps, summary)]

@@ -11,7 +11,7 @@ from memkit_core.errors import CompactionError, InvalidPromotionError
 from memkit_core.inputs import NewMemory, build_record, checked_id, checked_tags, listed
 from memkit_core.life.compaction import check_sources, compacted, replace_sources, summarized
 from memkit_core.life.promotion import check_promotion, promoted
-from memkit_core.life.transitions import move, require_active, visible
+from memkit_core.life.transitions import move, require_active, together, visible
 from memkit_core.life.undo import undo
 from memkit_core.models import MEMORIES, ChangeKind, MemoryRecord
 from memkit_core.ports import Add, ListQuery, MemoryView, RecordStore, Remove, Rewrite, Step
@@ -60,7 +60,7 @@ class Life:
             require_active(old, verb="supersede")
             carried = {name: getattr(old, name) for name in _CARRIED}
             earlier, later = succession(old, dataclasses.replace(record, **carried))
-            return [Rewrite(old, earlier, ChangeKind.SUPERSEDED), Add(later)]
+            return [*together([Rewrite(old, earlier, ChangeKind.SUPERSEDED)], later), Add(later)]
 
         return self._store.records.decide(rule)[::-1]
 

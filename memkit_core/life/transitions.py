@@ -55,6 +55,15 @@ def require_active(record: MemoryRecord, *, verb: str) -> None:
         )
 
 
+def together(steps: Sequence[Rewrite], *made: MemoryRecord) -> list[Rewrite]:
+    """The steps, each told to have been made together with the others and with the new memories `made`."""
+    names = [*(step.old.id for step in steps), *(record.id for record in made)]
+    return [
+        dataclasses.replace(step, others=tuple(name for name in names if name != step.old.id))
+        for step in steps
+    ]
+
+
 def move(
     view: MemoryView, scope: Scope, record_id: str, kind: ChangeKind, *, now: datetime
 ) -> tuple[MemoryRecord, Sequence[Rewrite]]:
@@ -80,7 +89,7 @@ def move(
     current = view.current(new, now=now)
     if kind is ChangeKind.CONFIRMED and current is not None:
         earlier, new = succession(current, new)
-        return new, [Rewrite(current, earlier, ChangeKind.SUPERSEDED), Rewrite(old, new, kind)]
+        return new, together([Rewrite(current, earlier, ChangeKind.SUPERSEDED), Rewrite(old, new, kind)])
     check_slot(current, new, verb=verb)
     new = dataclasses.replace(new, valid_until=None, superseded_by=None)
     return new, [Rewrite(old, new, kind)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from memkit_core.errors import ConflictError, shown
 from memkit_core.jsonvalues import JsonValue
-from memkit_core.life.transitions import visible
+from memkit_core.life.transitions import together, visible
 from memkit_core.models import ChangeKind, MemoryRecord, Origin, RecordType, Status
 from memkit_core.ports import MemoryView, Rewrite
 from memkit_core.scope import Scope
@@ -19,30 +19,33 @@ from memkit_core.stores.succession import check_slot, held_since, holds_slot, ri
 def undo(view: MemoryView, scope: Scope, record_id: str, *, now: datetime) -> Sequence[Rewrite]:
     """What takes back the last change of a memory; the first step is that of the memory itself.
 
-    A supersession is one change of two memories, a compaction of several: whichever of them is named,
-    the sources hold again and what came after them is taken out, or the other way round when it is
-    an undo that is undone.
+    What the same step changed is taken back with it, whichever of them is named. Of those, what was
+    changed since keeps that change, but two never hold in one place: what came after a memory is
+    archived when that holds again, and what it came after is superseded when it does.
 
     Raises:
         RecordNotFoundError: there is no such memory.
-        ConflictError: what came after it was changed since, another one holds for its key by now, or
-            its making was undone already.
+        ConflictError: what came after it was changed since so that this cannot be, another one holds
+            for its key by now, or its making was undone already.
     """
     changes = _Changes(view, now)
     old = visible(view, scope, record_id, verb="undo", now=now)
+    names = changes.others(old)
     new = changes.take_back(old)
-    successor_id = None if old.superseded_by == new.superseded_by else new.superseded_by or old.superseded_by
-    if not changes.made_with_others(old, new, successor_id):
-        return changes.checked()
-    if successor_id is None:
-        changes.follow(old, new)
-    else:
-        successor = view.get(scope, successor_id)
-        if new.superseded_by is None:
-            if successor is not None:
-                changes.follow(successor, changes.taken_out(successor, of=old))
+    apart: list[MemoryRecord] = []
+    for other in (view.get(scope, name) for name in names):
+        if other is None:
+            continue
+        if old.id in changes.others(other):
+            changes.take_back(other)
         else:
-            changes.follow(*changes.brought_back(successor, of=old))
+            apart.append(other)
+    for other in apart:
+        changes.settle(other)
+    # Twice, because a source is settled by what became of the memory that came after it.
+    for other in apart:
+        changes.settle(other)
+    changes.check_successor(old, new)
     return changes.checked()
 
 
@@ -54,23 +57,10 @@ class _Changes:
         self._now = now
         self._steps: dict[str, Rewrite] = {}
 
-    def made_with_others(self, old: MemoryRecord, new: MemoryRecord, successor_id: str | None) -> bool:
-        """Whether the change that is taken back may have changed other memories too."""
-        change = self._view.last_change(old)
-        if change.kind is not ChangeKind.UNDONE:
-            made = change.kind in (ChangeKind.CREATED, ChangeKind.SUPERSEDED)
-            return made or "supersedes" in change.before
-        if new.superseded_by is not None:
-            return True
-        # An undo of several is written in one moment; of what was changed since, each stands alone.
-        names = (
-            sources_of(old if old.status is Status.ACTIVE else new)
-            if successor_id is None
-            else (successor_id,)
-        )
-        others = [other for name in names if (other := self._view.get(old.scope, name)) is not None]
-        told = [self._view.last_change(other) for other in others]
-        return not names or any(one.kind is change.kind and one.at == change.at for one in told)
+    def others(self, record: MemoryRecord) -> tuple[str, ...]:
+        """The ids of what the last change of a memory changed as well; of a new one what it took the place of."""
+        change = self._view.last_change(record)
+        return change.others if change.kind is not ChangeKind.CREATED else sources_of(record)
 
     def take_back(self, old: MemoryRecord) -> MemoryRecord:
         """The memory before its last change; its making is undone by archiving it."""
@@ -83,50 +73,40 @@ class _Changes:
             )
         return self._write(old, dataclasses.replace(old, status=Status.ARCHIVED))
 
-    def taken_out(self, successor: MemoryRecord, *, of: MemoryRecord) -> MemoryRecord:
-        """What holds in the place of `of`, once it does not any more."""
+    def settle(self, other: MemoryRecord) -> None:
+        """Have a memory that was changed since make room for what holds again, or hold again itself."""
+        for step in [] if other.id in self._steps else list(self._steps.values()):
+            if step.old.superseded_by == other.id and step.new.superseded_by is None:
+                self._make_room(other, step.new)
+            elif other.superseded_by == step.old.id and step.new.status is not Status.ACTIVE:
+                self._write(
+                    other,
+                    dataclasses.replace(other, status=Status.ACTIVE, valid_until=None, superseded_by=None),
+                )
+            elif step.new.status is other.status is Status.ACTIVE and other.id in sources_of(step.new):
+                self._write(other, superseded(other, step.new, at=held_since(step.new)))
+
+    def _make_room(self, successor: MemoryRecord, record: MemoryRecord) -> None:
         if successor.status is Status.SUPERSEDED:
             raise ConflictError(
-                f"undo: {shown(successor.id)}, which came after {shown(of.id)}, is superseded itself; nothing "
-                "was changed. Undo that first"
+                f"undo: {shown(successor.id)}, which came after {shown(record.id)}, is superseded itself; "
+                "nothing was changed. Undo that first"
             )
-        if successor.status is not Status.ACTIVE:
-            return successor
-        if "supersedes" in self._view.last_change(successor).before:
-            return self.take_back(successor)
-        return self._write(successor, dataclasses.replace(successor, status=Status.ARCHIVED))
+        if successor.status is Status.ACTIVE:
+            self._write(successor, dataclasses.replace(successor, status=Status.ARCHIVED))
 
-    def brought_back(
-        self, successor: MemoryRecord | None, *, of: MemoryRecord
-    ) -> tuple[MemoryRecord, MemoryRecord]:
-        """What held in the place of `of` until that was undone, before and once it does again."""
-        if successor is not None and successor.status is Status.ACTIVE and of.id in sources_of(successor):
-            return successor, successor
-        if successor is not None and self._view.last_change(successor).kind is ChangeKind.UNDONE:
-            again = self.take_back(successor)
-            if again.status is Status.ACTIVE and of.id in sources_of(again):
-                return successor, again
-        raise ConflictError(
-            f"undo: what came after {shown(of.id)} was changed or deleted since, so it cannot come after it "
-            "again; nothing was changed. Supersede it instead"
-        )
-
-    def follow(self, old: MemoryRecord, new: MemoryRecord) -> None:
-        """Have the sources of a memory hold once it does not any more, and not once it does again."""
-        held, holds = old.status is Status.ACTIVE, new.status is Status.ACTIVE
-        if held == holds:
+    def check_successor(self, old: MemoryRecord, new: MemoryRecord) -> None:
+        """Refuse to put a memory behind one that is gone, or did so with it and does not hold now."""
+        if new.superseded_by is None or new.superseded_by == old.superseded_by:
             return
-        for name in sources_of(old if held else new):
-            source = self._view.get(old.scope, name)
-            if source is None or name in self._steps:
-                continue
-            if held and source.superseded_by == old.id and source.status is Status.SUPERSEDED:
-                self._write(
-                    source,
-                    dataclasses.replace(source, status=Status.ACTIVE, valid_until=None, superseded_by=None),
-                )
-            elif holds and source.status is Status.ACTIVE:
-                self._write(source, superseded(source, new, at=held_since(new)))
+        step = self._steps.get(new.superseded_by)
+        successor = self._view.get(old.scope, new.superseded_by) if step is None else step.new
+        linked = successor is not None and successor.id in self.others(old)
+        if successor is None or (linked and successor.status is not Status.ACTIVE):
+            raise ConflictError(
+                f"undo: what came after {shown(old.id)} was changed or deleted since, so it cannot come after "
+                "it again; nothing was changed. Supersede it instead"
+            )
 
     def checked(self) -> Sequence[Rewrite]:
         """The steps, unless two memories would hold for one key."""
@@ -136,7 +116,7 @@ class _Changes:
             current = self._view.current(new, now=self._now)
             check_slot(None if current is None or current.id in self._steps else current, new, verb="undo")
             check_slot(next((other for other in made if rivals(other, new)), None), new, verb="undo")
-        return steps
+        return together(steps)
 
     def _write(self, old: MemoryRecord, new: MemoryRecord) -> MemoryRecord:
         new = dataclasses.replace(new, updated_at=self._now, version=old.version + 1)

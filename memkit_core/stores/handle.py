@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkit_core.errors import ClosedError
+from memkit_core.errors import ClosedError, ConfigError
 
 if TYPE_CHECKING:
     from memkit_core.models import Target
     from memkit_core.ports import (
+        Copyable,
         KeywordIndex,
         MessageLog,
         Outbox,
         PartitionTable,
+        Portable,
         Problem,
         RecordStore,
         RecordTable,
@@ -97,6 +99,21 @@ class StoreHandle:
     def given_spaces(self) -> list[VectorSpace]:
         """See `RecordStore`."""
         return self._open.given_spaces()
+
+    def portable(self) -> Portable:
+        """The store, as one whose rows can be moved.
+
+        Raises:
+            ConfigError: it cannot do that.
+        """
+        if isinstance(store := self._open, Portable):
+            return store
+        raise ConfigError("the rows of this store cannot be exported or imported: it is not `Portable`")
+
+    def copyable(self) -> Copyable | None:
+        """The store, as one that can be copied as a whole; None when it keeps no file."""
+        store = self._open
+        return store if isinstance(store, Copyable) else None
 
     def verify(self) -> list[Problem]:
         """See `RecordStore`."""

@@ -12,7 +12,8 @@ Subclass a contract, say what your backend cannot do, and give it one fixture::
             store.close()
 
 `RecordStoreContract` holds the suite of the store's keyword leg; `KeywordIndexContract` is that suite
-alone, for a `KeywordIndex` without a store (`StoreWithKeywords`). `VectorIndexContract` wants a fixture
+alone, for a `KeywordIndex` without a store (`StoreWithKeywords`). `PortableContract`, with the same
+fixture, is for a store that can also be exported and imported. `VectorIndexContract` wants a fixture
 `index`, `EmbedderContract` one named `embedder`.
 
 Needs pytest and hypothesis, which nothing else of memkit does. `filters`, `metadata`, `records` and
@@ -27,7 +28,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "changes", "duplicates", "embedders", "filters", "given_vectors", "guard", "indexes", "isolation",
-            "keywords", "lifecycle", "log", "outbox", "records", "records_listed", "sessions", "values", "vectors",
+            "increments", "keywords", "lifecycle", "log", "moves", "outbox", "portable", "records", "records_listed", "sessions", "values", "vectors",
         )
     )
 )  # fmt: skip
@@ -36,12 +37,14 @@ pytest.register_assert_rewrite(
 from memkit_core.testing.embedders import EmbedderContract
 from memkit_core.testing.indexes import VectorIndexContract
 from memkit_core.testing.keywords import KeywordIndexContract, StoreWithKeywords
+from memkit_core.testing.portable import PortableContract
 from memkit_core.testing.stores import RecordStoreContract
 from memkit_core.testing.strategies import filters, ids, metadata, records
 
 __all__ = [
     "EmbedderContract",
     "KeywordIndexContract",
+    "PortableContract",
     "RecordStoreContract",
     "StoreWithKeywords",
     "VectorIndexContract",

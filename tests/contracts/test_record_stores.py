@@ -4,10 +4,10 @@ import pytest
 
 from memkit_core.stores.memory import InMemoryStore
 from memkit_core.stores.sqlite import SQLiteStore
-from memkit_core.testing import RecordStoreContract
+from memkit_core.testing import PortableContract, RecordStoreContract
 
 
-class TestSQLiteStore(RecordStoreContract):
+class TestSQLiteStore(RecordStoreContract, PortableContract):
     @pytest.fixture
     def store(self, tmp_path):
         store = SQLiteStore(tmp_path / "memory.db")
@@ -18,7 +18,7 @@ class TestSQLiteStore(RecordStoreContract):
         return SQLiteStore(store.path)
 
 
-class TestInMemoryStore(RecordStoreContract):
+class TestInMemoryStore(RecordStoreContract, PortableContract):
     durable = False
 
     @pytest.fixture

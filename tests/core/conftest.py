@@ -13,9 +13,10 @@ import warnings
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
-from memkit_core import Memory
+from memkit_core import Config, Memory, Message, NewDocument, Role, Summary, ToolCall
 from memkit_core.indexes.qdrant import connect_qdrant
 from memkit_core.scope import Scope
 
@@ -240,3 +241,84 @@ def connect():
     yield make
     for client in clients:
         client.close()
+
+
+class Counting:
+    """An embedder of one dimension that counts the texts it was given."""
+
+    def __init__(self, model="counting", size=4):
+        self.model, self.revision, self.size, self.texts = model, "1", size, 0
+
+    def embed_documents(self, texts):
+        self.texts += len(texts)
+        return np.array([[len(text), 1, *[0] * (self.size - 2)] for text in texts], np.float32)
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+@pytest.fixture
+def open_memory(clock):
+    """Opens memories with an embedder that counts, `open_memory(path)`; all are closed when the test ends.
+
+    Each with its embedder, `(memory, embedder)`.
+    """
+    opened = []
+
+    def make(path=":memory:", *, model="counting", size=4):
+        embedder = Counting(model, size)
+        memory = Memory.open(path, embedder=embedder, config=Config(disk_reserve=1), clock=clock)
+        opened.append(memory)
+        return memory, embedder
+
+    yield make
+    for memory in opened:
+        memory.close()
+
+
+@pytest.fixture
+def house(open_memory):
+    """A memory with something of everything, as users leave it."""
+    memory, _ = open_memory()
+    _furnish(memory)
+    return memory
+
+
+@pytest.fixture
+def house_on_disk(open_memory, tmp_path):
+    """The same in the file `house.db`."""
+    memory, _ = open_memory(tmp_path / "house.db")
+    _furnish(memory)
+    return memory
+
+
+def _furnish(memory):
+    session = Scope.session("s1", user=ALICE)
+    memory.add("I parked on level 3.", scope=ALICE, id="parked", tags=["Car"], metadata={"n": 1, "f": 1.0})
+    memory.add("I parked on level 3!", scope=ALICE)
+    memory.update("parked", scope=ALICE, content="I parked on level 5.", metadata={"n": None, "x": [True]})
+    memory.add("Crème brûlée \u2028 中文 👩‍👧 \r\n", scope=ALICE, id="../../etc/x", pinned=True)
+    memory.add("bob's own", scope=Scope.user("bob"), expires_at="2031-01-01")
+    memory.add("the org knows", scope=Scope.org("acme"))
+    memory.documents("books", scope=ALICE).put([NewDocument(content="a book", id="b1")])
+    memory.documents("theirs", scope=ALICE, embedding_model="their-model").put(
+        [NewDocument(content="with a vector", id="v1")], vectors=[[1.0, 2.0, 3.0]]
+    )
+    call = ToolCall(id="c1", name="look", arguments='{"at": "door"}')
+    memory.sessions.create(scope=session, title="Keys", metadata={"of": "house"})
+    memory.sessions.append(
+        [
+            Message(role=Role.SYSTEM, text="Be kind.", id="m0"),
+            Message(role=Role.USER, text="Where are my keys?", id="m1", speaker="Alice"),
+            Message(role=Role.ASSISTANT, text="", id="m2", tool_calls=(call,), payload={"z": 1, "a": None}),
+            Message(role=Role.TOOL, text="at the door", id="m3", tool_call_id="c1"),
+            Message(role=Role.ASSISTANT, text="At the door.", id="m4"),
+        ],
+        scope=session,
+    )
+    summary = Summary(session=session, text="keys", position=1, updated_at=memory._clock())
+    memory._store.log.save_summary(summary, after=-1, messages=2)
+    memory.working.update("likes tea", scope=ALICE)
+    memory.working.update("and coffee", scope=ALICE)
+    memory.runs.save("run 1", {"step": 1, "a": 2}, scope=session, status="open")
+    memory.flush()

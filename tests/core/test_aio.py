@@ -10,9 +10,13 @@ import pytest
 from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
 from memkit_core.aio import (
     AsyncDocuments,
+    AsyncEpisodes,
+    AsyncProfiles,
     AsyncRuns,
     AsyncSessions,
+    AsyncSkills,
     AsyncSummaries,
+    AsyncTransfer,
     AsyncUpkeep,
     AsyncWorkingMemory,
 )
@@ -21,6 +25,8 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
+from memkit_core.transfer import Transfer
+from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
 
 ALICE = Scope.user("alice")
@@ -45,6 +51,10 @@ def verbs(kind):
         (WorkingMemory, AsyncWorkingMemory),
         (Runs, AsyncRuns),
         (Upkeep, AsyncUpkeep),
+        (Profiles, AsyncProfiles),
+        (Episodes, AsyncEpisodes),
+        (Skills, AsyncSkills),
+        (Transfer, AsyncTransfer),
     ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):
@@ -139,3 +149,15 @@ async def test_context_variables_are_kept():
         who.set("alice")
         await memory.recall("kept", scope=ALICE)
     assert seen[-1] == "alice"
+
+
+async def test_moving_house(tmp_path):
+    """Export, import and backup are awaited like the rest."""
+    async with await AsyncMemory.open(tmp_path / "m.db") as memory:
+        await memory.add("The tent is green.", scope=ALICE)
+        path = tmp_path / "x.jsonl"
+        assert (await memory.export_jsonl(path, scope=ALICE)).counts == {"records": 1}
+        assert (await memory.transfer.export_jsonl(path, everything=True)).rows == 1
+        assert not (await memory.import_jsonl(path)).changed
+        assert not (await memory.transfer.import_jsonl(path)).changed
+        assert (await memory.transfer.backup(tmp_path / "copy.db")).bytes > 0

@@ -25,13 +25,16 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 }
 
 
+COMMAND = (sys.executable, "-m", "memkit_core.cli")
+
+
 @pytest.fixture
 def memkit(tmp_path):
     """A function that runs `memkit` in `tmp_path` without a terminal and returns the finished process."""
 
     def run(*arguments, **environment):
         return subprocess.run(
-            [sys.executable, "-m", "memkit_core.cli", *arguments],
+            [*COMMAND, *arguments],
             cwd=tmp_path,
             env=ENVIRONMENT | environment,
             capture_output=True,
@@ -345,3 +348,80 @@ def test_eval_prints_one_json_document(memkit, tmp_path):
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "unknown embedder 'nonsense'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
+
+
+# ------------------------------------------------------------------------------- moving house
+
+
+def test_export_and_import(memkit, db, tmp_path):
+    """What `export` writes `import` takes into a new file; running it again changes nothing."""
+    process = memkit("export", "out.jsonl", "--db", db, "--json")
+    report = json.loads(process.stdout)
+    assert report["counts"]["records"] == 5
+    process = memkit("import", "out.jsonl", "--db", "new.db", "--json")
+    assert process.returncode == 0, process.stderr
+    assert process.stderr == ""
+    document = json.loads(process.stdout)
+    assert document["report"]["inserted"] == report["counts"]
+    assert document["outbox"] == 0
+    assert contents(memkit("list", "--db", "new.db", "--user", "ann", "--json")) == contents(
+        memkit("list", "--db", db, "--user", "ann", "--json")
+    )
+    again = memkit("import", "out.jsonl", "--db", "new.db")
+    assert again.returncode == 0
+    assert "inserted" not in again.stderr
+    assert "unchanged: 2 sessions" in again.stderr
+
+
+def test_increments_on_the_command_line(memkit, db):
+    """`export` prints the watermark that the next one begins at."""
+    process = memkit("export", "-", "--db", db, "--user", "ann", "--space", "memories")
+    assert [json.loads(line).get("id") for line in process.stdout.splitlines()] == [None, "m1", "m2", None]
+    assert "2 records" in process.stderr
+    watermark = process.stderr.split()[-1]
+    process = memkit("export", "-", "--db", db, "--watermark", watermark)
+    assert len(process.stdout.splitlines()) == 2
+    assert "nothing" in process.stderr
+
+
+def test_import_for_another_user_and_from_stdin(memkit, db, tmp_path):
+    """`--from-user` and `--to-user` name whose rows become whose; `-` reads stdin."""
+    memkit("export", "out.jsonl", "--db", db)
+    process = subprocess.run(
+        [*COMMAND, "import", "-", "--db", "n.db", "--from-user", "ann", "--to-user", "小满"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        input=(tmp_path / "out.jsonl").read_bytes(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert len(contents(memkit("list", "--db", "n.db", "--user", "小满", "--json"))) == 2
+    assert contents(memkit("list", "--db", "n.db", "--user", "ann", "--json")) == []
+
+
+def test_import_of_a_broken_file(memkit, db, tmp_path):
+    """A broken file is one line on stderr and 1; with `--on-error skip` what is left out is named, and 1."""
+    memkit("export", "out.jsonl", "--db", db)
+    broken = tmp_path / "out.jsonl"
+    broken.write_bytes(broken.read_bytes()[:-40])
+    process = memkit("import", "out.jsonl", "--db", "n.db")
+    assert process.returncode == 1
+    assert process.stderr.startswith("memkit: import: ")
+    assert len(process.stderr.splitlines()) == 1
+    process = memkit("import", "out.jsonl", "--db", "n.db", "--on-error", "skip")
+    assert process.returncode == 1
+    assert "cut off" in process.stderr
+    assert memkit("import", "out.jsonl", "--db", "n.db", "--to-user", "x").returncode == 2
+
+
+def test_backup_on_the_command_line(memkit, db):
+    """`backup` makes a file that opens, says where it is, and does not replace one."""
+    process = memkit("backup", "copy.db", "--db", db, "--json")
+    assert json.loads(process.stdout)["bytes"] > 0
+    assert contents(memkit("list", "--db", "copy.db", "--user", "ann", "--json"))
+    process = memkit("backup", "copy.db", "--db", db)
+    assert process.returncode == 1
+    assert "--overwrite" in process.stderr or "overwrite=True" in process.stderr
+    assert memkit("backup", "copy.db", "--db", db, "--overwrite").returncode == 0

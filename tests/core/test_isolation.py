@@ -6,6 +6,7 @@ adds it there, and `test_every_public_method_is_listed` fails until it is.
 
 import asyncio
 import dataclasses
+import io
 import itertools
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +25,20 @@ from llama_index.core.vector_stores.types import VectorStoreQuery
 import langchain_memkit
 import llamaindex_memkit
 from faults.work import word_of
-from memkit_core import Config, Documents, Memory, Message, NewDocument, NewMemory, Ranking, Role, Scope
+from memkit_core import (
+    Config,
+    Documents,
+    Episode,
+    Memory,
+    Message,
+    NewDocument,
+    NewMemory,
+    Profile,
+    Ranking,
+    Role,
+    Scope,
+    Skill,
+)
 from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.sessions import Sessions
@@ -32,9 +46,12 @@ from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import ConflictError, InvalidPromotionError, MemkitError, RecordNotFoundError
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
+from memkit_core.ports import Selection
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
+from memkit_core.transfer import Transfer
+from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
 
 CASES = {"in memory": 1500, "in a file": 500}
@@ -294,8 +311,51 @@ def noted(case):
     return case.memory.working.using(per=case.one("session", "user"), template=case.one(None, "# Note"))
 
 
+def searched(room):
+    """A search in one of the rooms of typed memories."""
+    return lambda case: getattr(case.memory, room).search(
+        case.query, scope=case.one(case.scope, [*case.me.scopes]), filters=case.filters, top_k=50
+    )
+
+
+def got(room):
+    return lambda case: getattr(case.memory, room).get(case.one("k", *case.other.ids), scope=case.scope)
+
+
+def export(case):
+    """All of some own scopes, or what changed of late, deletes included."""
+    file, store = io.StringIO(), case.memory._store
+    with store.portable().snapshot(Selection(scopes=(), now=NOW)) as snapshot:
+        of_late = f"{store.store_id}:{max(snapshot.change - 300, 0)}"
+    case.memory.transfer.export_jsonl(
+        file,
+        scope=case.one(case.scope, [*case.me.scopes]),
+        types=case.types,
+        since=case.one(None, NOW - timedelta(days=1)),
+        spaces=case.one([], [MEMORIES, f"documents:{NOTES}"], [MESSAGES]),
+        watermark=case.one(None, of_late),
+    )
+    return file.getvalue()
+
+
+def export_all_of_a_scope(case):
+    file = io.StringIO()
+    case.memory.export_jsonl(file, scope=case.scope)
+    return file.getvalue()
+
+
+def import_again(case):
+    """What was exported comes back, as it is or under another own scope."""
+    scopes = case.one(None, {case.me.user: case.me.broad}, lambda scope: scope)
+    return case.memory.import_jsonl(io.StringIO(export_all_of_a_scope(case)), scopes=scopes, on_error="skip")
+
+
 READS = {
+    **{f"{room.capitalize()}.search": searched(room) for room in ("profiles", "episodes", "skills")},
+    **{f"{room.capitalize()}.get": got(room) for room in ("profiles", "episodes", "skills")},
     "Memory.get": get,
+    "Memory.export_jsonl": export_all_of_a_scope,
+    "Transfer.export_jsonl": export,
     "Memory.list_records": list_records,
     "Memory.recall": recall,
     "Memory.history": lambda case: case.memory.history(
@@ -433,6 +493,15 @@ WRITES = {
         to=case.one(None, case.me.broad),
     ),
     "Memory.compact": compact,
+    "Profiles.add": lambda case: case.memory.profiles.add(
+        Profile(key=case.one("k", case.other.ids[0]), document={"secret": case.me.marker}), scope=case.scope
+    ),
+    "Episodes.add": lambda case: case.memory.episodes.add(
+        Episode(summary=f"{case.me.marker} {FOUND_BY_ALL}", topic=case.me.marker), scope=case.scope
+    ),
+    "Skills.add": lambda case: case.memory.skills.add(
+        Skill(task_type=f"{case.me.marker} {FOUND_BY_ALL}", steps=[case.me.marker]), scope=case.scope
+    ),
     "Memory.add": lambda case: case.memory.add(
         f"{case.me.marker} again",
         scope=case.scope,
@@ -445,6 +514,8 @@ WRITES = {
         [NewMemory(content=f"{case.me.marker} {i}", id=i) for i in case.other.ids], scope=case.scope
     ),
     "Memory.update": update,
+    "Memory.import_jsonl": import_again,
+    "Transfer.import_jsonl": import_again,
     "Memory.delete": lambda case: case.memory.delete(
         *case.one((), (case.one(*case.other.ids),)), scope=case.scope
     ),
@@ -519,9 +590,11 @@ NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Memory.documents",  # gives a collection, whose verbs are listed
+    *("Memory.profiles", "Memory.episodes", "Memory.skills"),  # as above
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts and kinds, no content.
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
+    "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
     # The first of the whole memory, for its operator: counts and the store's last error.
@@ -538,6 +611,7 @@ PARTS = {
     "working": WorkingMemory,
     "runs": Runs,
     "upkeep": Upkeep,
+    "transfer": Transfer,
 }
 """What hangs on a `Memory`, each with verbs of its own."""
 
@@ -555,6 +629,7 @@ def public_methods(kind):
         Memory,
         Documents,
         *PARTS.values(),
+        *(Profiles, Episodes, Skills),
         PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
         langchain_memkit.MemkitMiddleware,

@@ -8,10 +8,11 @@ import pytest
 
 from memkit_core import Memory, Scope
 from memkit_core.models import MEMORIES, MESSAGES, Target, point_id
-from memkit_core.ports import ListQuery
+from memkit_core.ports import ListQuery, Selection
 from memkit_core.stores.sqlite import SQLiteStore, schema
 from memkit_core.testing.samples import ALICE, NOW, TALK, found_by_words, record
 from memkit_core.times import to_ms
+from memkit_core.transfer.writing import written
 
 TEXTS = {"old": "I like tea.", "twin": "I like TEA", "other": "My bicycle is blue."}
 
@@ -108,3 +109,21 @@ def test_a_memory_opens_it(path):
         assert new.version == 4
         assert memory.recall("green", scope=Scope.user("alice"))[0].record.id == "old"
         assert memory.delete(scope=Scope.user("alice")).history == 1
+
+
+def test_what_changes_in_an_older_file_is_known(path):
+    """All of an older file is older than its first change, and an increment after that holds the rest."""
+    store = SQLiteStore(path)
+    try:
+
+        def rows(after):
+            with store.snapshot(Selection(now=NOW, changed_after=after)) as snapshot:
+                return [written(row).get("id", "deleted") for row in snapshot.rows()], snapshot.change
+
+        assert rows(None)[0][-5:] == ["old", "twin", "other", "note", "turn"]
+        assert rows(0) == ([], 0)
+        store.records.put(ALICE, [record(ALICE, "twin", "changed")])
+        store.records.delete(ALICE, MEMORIES, ["old"])
+        assert rows(0)[0] == ["deleted", "twin"]
+    finally:
+        store.close()

@@ -21,6 +21,7 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.omitted import OMITTED, Omitted
+from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
 from memkit_core.stores.memory.values import forget_values
@@ -47,13 +48,16 @@ class InMemoryLog:
         with self._state.open():
             log = self._conversation(session, now)
             log.updated_at = max(log.updated_at, now)
+            self._state.mark(RowKind.SESSION, session)
             turn_of = turn_of if is_searchable(log.metadata) else {}
             for i, message in newest.items():
                 placed, old = _placed(message, session, log, now), log.messages.get(i)
                 covered = log.summary is not None and _position(placed) <= log.summary.position
                 if covered and old is not None and words_of(old) != words_of(placed):
                     log.summary = None
+                    self._state.bury(RowKind.SUMMARY, session)
                 log.messages[i] = placed
+                self._state.mark(RowKind.MESSAGE, session, row_id=i)
                 self._write_turn(session, log.messages[i], turn_of.get(i))
             return [_copied(log.messages[str(message.id)]) for message in messages]
 
@@ -73,7 +77,8 @@ class InMemoryLog:
             if self._state.conversation(session) is None:
                 log = self._conversation(session, now)
                 log.title, log.metadata = title, own
-            return _session(session, self._conversation(session, now))
+                self._state.mark(RowKind.SESSION, session)
+            return session_of(session, self._conversation(session, now))
 
     def update(
         self,
@@ -85,9 +90,10 @@ class InMemoryLog:
         """See `MessageLog.update`."""
         with self._state.open():
             log = self._state.conversation(session)
-            old = None if log is None else _session(session, log)
+            old = None if log is None else session_of(session, log)
             new = changed_session(old, scope=session, title=title, metadata=metadata)
             if log is not None:
+                self._state.mark(RowKind.SESSION, session)
                 log.title, log.metadata = new.title, json.loads(canonical_json(dict(new.metadata)))
             return new
 
@@ -97,11 +103,7 @@ class InMemoryLog:
             placed = dataclasses.replace(turn, record=placed_turn(turn.record, position))
             self._state.write(placed, position=position)
         else:
-            self._remove_turns(session, [str(message.id)])
-
-    def _remove_turns(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
-        rows = [self._state.rows.get((session, MESSAGES, i)) for i in ids]
-        return self._state.remove([row for row in rows if row is not None])
+            remove_turns(self._state, session, [str(message.id)])
 
     def read(
         self,
@@ -134,17 +136,8 @@ class InMemoryLog:
 
     def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
         """See `MessageLog.delete`."""
-        wanted = list(dict.fromkeys(ids))
         with self._state.open():
-            turns = self._remove_turns(session, wanted)
-            log = self._state.conversation(session)
-            if log is None:
-                return turns
-            gone = [log.messages.pop(i) for i in wanted if i in log.messages]
-            summary, summaries = log.summary, 0
-            if summary is not None and any(_position(m) <= summary.position for m in gone):
-                log.summary, summaries = None, 1
-            return dataclasses.replace(turns, messages=len(gone), summaries=summaries)
+            return forget_messages(self._state, session, ids)
 
     def clear(self, session: Scope) -> DeleteReceipt:
         """See `MessageLog.clear`."""
@@ -165,7 +158,7 @@ class InMemoryLog:
         """See `MessageLog.session`."""
         with self._state.open():
             log = self._state.conversation(session)
-            return None if log is None else _session(session, log)
+            return None if log is None else session_of(session, log)
 
     def sessions(
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
@@ -183,7 +176,7 @@ class InMemoryLog:
                 log = logs.get(after.scope)
                 place = after.updated_at, 2**62 if log is None else log.number
                 ranked = [one for one in ranked if one[:2] < place]
-            return [_session(scope, logs[scope]) for _, _, scope in ranked[:limit]]
+            return [session_of(scope, logs[scope]) for _, _, scope in ranked[:limit]]
 
     def summary(self, session: Scope) -> Summary | None:
         """See `MessageLog.summary`."""
@@ -202,6 +195,7 @@ class InMemoryLog:
             if stored != after or covered != messages:
                 return False
             log.summary = summary
+            self._state.mark(RowKind.SUMMARY, summary.session)
             return True
 
     def clear_summary(self, session: Scope) -> DeleteReceipt:
@@ -211,7 +205,31 @@ class InMemoryLog:
             if log is None or log.summary is None:
                 return DeleteReceipt()
             log.summary = None
+            self._state.bury(RowKind.SUMMARY, session)
             return DeleteReceipt(summaries=1)
+
+
+def remove_turns(state: State, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+    """Delete the turns of these messages."""
+    rows = [state.rows.get((session, MESSAGES, i)) for i in ids]
+    return state.remove([row for row in rows if row is not None])
+
+
+def forget_messages(state: State, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
+    """Delete messages with their turns, and the summary that covers one; see `MessageLog.delete`."""
+    wanted = list(dict.fromkeys(ids))
+    turns = remove_turns(state, session, wanted)
+    log = state.conversation(session)
+    if log is None:
+        return turns
+    gone = [log.messages.pop(i) for i in wanted if i in log.messages]
+    for message in gone:
+        state.bury(RowKind.MESSAGE, session, row_id=str(message.id))
+    summary, summaries = log.summary, 0
+    if summary is not None and any(_position(m) <= summary.position for m in gone):
+        log.summary, summaries = None, 1
+        state.bury(RowKind.SUMMARY, session)
+    return dataclasses.replace(turns, messages=len(gone), summaries=summaries)
 
 
 def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteReceipt:
@@ -223,6 +241,11 @@ def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteRece
             messages += len(log.messages)
             summaries += log.summary is not None
             sessions += 1
+            for message_id in log.messages:
+                state.bury(RowKind.MESSAGE, session, row_id=message_id)
+            if log.summary is not None:
+                state.bury(RowKind.SUMMARY, session)
+            state.bury(RowKind.SESSION, session)
         if not logs:
             del state.conversations[user]
     return DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
@@ -254,7 +277,8 @@ def _position(message: Message) -> int:
     return message.position
 
 
-def _session(scope: Scope, log: Conversation) -> Session:
+def session_of(scope: Scope, log: Conversation) -> Session:
+    """The session as it is handed out."""
     return Session(
         scope=scope,
         created_at=log.created_at,

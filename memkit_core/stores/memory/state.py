@@ -29,10 +29,11 @@ from memkit_core.models import (
     Summary,
     Target,
 )
-from memkit_core.ports import Candidate, Vector, VectorSpace
+from memkit_core.ports import Candidate, RowKind, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.succession import holds_slot, rivals, succession
+from memkit_core.stores.tombstones import buried_space, grave_name, owner_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -85,6 +86,15 @@ class Change:
     attempts: int = 0
     retry_at: datetime | None = None
     last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buried:
+    """What is known of a deleted row beside its name: digests, and the number of the change."""
+
+    number: int
+    owner: bytes
+    space: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +159,10 @@ class State:
         self.session_numbers: dict[Scope, int] = {}
         # The kept versions of each value by scope, kind and key, oldest first.
         self.values: dict[tuple[Scope, str, str], list[StoredValue]] = {}
+        # The number of the last change of each row, and what was deleted: see `tombstones`.
+        self.change = 0
+        self.changed: dict[tuple[RowKind, Scope, str, str], int] = {}
+        self.tombstones: dict[tuple[bytes, RowKind, bytes], Buried] = {}
         self.vector_space: VectorSpace | None = None
         # In the order of their first use; the value is the highest number confirmed.
         self.synced_through: dict[VectorSpace | None, int] = {None: 0}
@@ -167,7 +181,23 @@ class State:
             self._closed = True
             self.rows, self.points, self.alike, self.partitions = {}, {}, {}, {}
             self.changes, self.newest_change, self.conversations = {}, {}, {}
-            self.values = {}
+            self.values, self.changed, self.tombstones = {}, {}, {}
+
+    def mark(self, kind: RowKind, scope: Scope, space: str = MESSAGES, row_id: str = "") -> None:
+        """Note that a row changed; `space` is that of a record or the kind of a value."""
+        self.change += 1
+        self.changed[kind, scope, space, row_id] = self.change
+
+    def bury(self, kind: RowKind, scope: Scope, space: str = MESSAGES, row_id: str = "") -> None:
+        """Note that a row was deleted."""
+        self.change += 1
+        self.changed.pop((kind, scope, space, row_id), None)
+        key = scope.digest, kind, grave_name(scope.digest, space, row_id)
+        # Put last: they stand in the order of their numbers.
+        self.tombstones.pop(key, None)
+        self.tombstones[key] = Buried(
+            number=self.change, owner=owner_of(scope).digest, space=buried_space(space)
+        )
 
     def rows_of(self, target: Target) -> list[Row]:
         """The target's rows, oldest first, expired ones included."""
@@ -187,8 +217,11 @@ class State:
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is not None:
-            after = dataclasses.replace(new, record=self._succeeding(replaced(row.record, record)))
-            self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True)
+            record = replaced(row.record, record)
+            later = self._succeeding(record)
+            others = () if later is record else (str(later.supersedes),)
+            after = dataclasses.replace(new, record=later)
+            self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True, others=others)
             row.position = position
             return row
         record = self._succeeding(record)
@@ -227,7 +260,8 @@ class State:
         if row is None:
             return record
         earlier, later = succession(row.record, record)
-        self.rewrite(row, Prepared(record=earlier, terms=row.terms), kind=ChangeKind.SUPERSEDED)
+        after = Prepared(record=earlier, terms=row.terms)
+        self.rewrite(row, after, kind=ChangeKind.SUPERSEDED, others=(later.id,))
         return later
 
     def rewrite(
@@ -235,23 +269,25 @@ class State:
         row: Row,
         new: Prepared,
         *,
-        kind: ChangeKind,
+        kind: ChangeKind | None,
         tell: bool = False,
         said: MemoryRecord | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Put a record in the place of the row's own; `said` is what a merge made one with it.
 
-        `tell` the vector index of it also when nothing it may know has changed.
+        `tell` the vector index of it also when nothing it may know has changed. Without
+        a `kind` its history stays as it is.
         """
         old = row.record
-        change = change_made(old, new.record, kind, said=said)
+        change = None if kind is None else change_made(old, new.record, kind, said=said)
         self._leave(row)
         row.record, row.terms = new.record, new.terms
         if row.record.index_text != old.index_text:
             row.vector = None
         self._enter(row)
         if change is not None:
-            row.history.append(change)
+            row.history.append(dataclasses.replace(change, others=others))
         if tell or seen_by_index(old, new.record):
             self.enqueue(row.record, row, row.given)
 
@@ -271,6 +307,7 @@ class State:
             self._leave(row)
             if not partition.rows:
                 del self.partitions[Target(scope=record.scope, space=record.space).owner, record.space]
+            self.bury(RowKind.RECORD, record.scope, record.space, record.id)
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
@@ -328,6 +365,7 @@ class State:
 
     def _enter(self, row: Row) -> None:
         """Have the row found by its words, and by its duplicates."""
+        self.mark(RowKind.RECORD, row.record.scope, row.record.space, row.record.id)
         self.alike.setdefault((row.record.scope, digest(row.record)), {})[row.seq] = row
         partition = self._partition(row)
         partition.rows[row.seq] = row

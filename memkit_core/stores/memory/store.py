@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memkit_core.models import Target
-from memkit_core.ports import Problem, VectorSource, VectorSpace
+from memkit_core.ports import (
+    MovedRow,
+    Problem,
+    Received,
+    Selection,
+    StoreSnapshot,
+    VectorSource,
+    VectorSpace,
+)
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
+from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row
 from memkit_core.stores.memory.partitions import InMemoryPartitions
 from memkit_core.stores.memory.records import InMemoryRecords
 from memkit_core.stores.memory.state import State
@@ -60,6 +71,18 @@ class InMemoryStore:
         """See `RecordStore.given_spaces`."""
         with self._state.open():
             return [space for space in self._state.synced_through if space is not None]
+
+    @contextmanager
+    def snapshot(self, selection: Selection) -> Iterator[StoreSnapshot]:
+        """See `Portable.snapshot`; it is copied at the start."""
+        with self._state.open():
+            taken = InMemorySnapshot(self._state, selection)
+        yield taken
+
+    def receive(self, rows: Sequence[MovedRow]) -> list[Received]:
+        """See `Portable.receive`."""
+        with self._state.open():
+            return [receive_row(self._state, row) for row in rows]
 
     def verify(self) -> list[Problem]:
         """See `RecordStore.verify`: nothing is kept twice here, so nothing can disagree."""

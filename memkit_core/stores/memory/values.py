@@ -9,6 +9,7 @@ from datetime import datetime
 
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import NOTES, RUNS, DeleteReceipt, StoredValue
+from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.stores.checks import check_version
 from memkit_core.stores.memory.state import State
@@ -54,6 +55,7 @@ class InMemoryValues:
                 updated_at=now if old is None else max(old.updated_at, now),
             )
             self._state.values[scope, kind, key] = [*versions[max(len(versions) - keep, 0) :], new]
+            self._state.mark(RowKind.VALUE, scope, kind, key)
             return copy.deepcopy(new)
 
     def history(self, scope: Scope, kind: str, key: str) -> list[StoredValue]:
@@ -83,5 +85,6 @@ def forget_values(state: State, chosen: Callable[[Scope, str, str], bool]) -> De
     gone = [place for place in state.values if chosen(*place)]
     for place in gone:
         del state.values[place]
+        state.bury(RowKind.VALUE, *place)
     kinds = [kind for _, kind, _ in gone]
     return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))

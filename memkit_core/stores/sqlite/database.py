@@ -139,21 +139,16 @@ class Database:
             BackendTimeoutError: another process or thread kept writing for `busy_timeout` seconds.
             BackendUnavailableError: disk full, read-only, or an I/O error; nothing was changed.
         """
-        with self._exclusive(operation):
-            connection = self._take()
+        with self.exclusive(operation) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                with translated(operation):
-                    connection.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield connection
-                        connection.execute("COMMIT")
-                    except BaseException:
-                        if connection.in_transaction:
-                            connection.execute("ROLLBACK")
-                        raise
-                self._checkpoint_if_large(connection)
-            finally:
-                self._give_back(connection)
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._checkpoint_if_large(connection)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -169,43 +164,24 @@ class Database:
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
-        with self._exclusive("checkpoint"), self.connection() as connection:
-            return _checkpoint(connection)
+        with self.exclusive("checkpoint") as connection:
+            return empty_log(connection)
 
-    def purge(self) -> None:
-        """Write every row anew, and leave nothing of what was deleted in the file or in its log.
-
-        Raises:
-            BackendUnavailableError: the disk has no room for a copy, or a reader kept the log from
-                being emptied; nothing is lost.
-        """
-        with self._exclusive("purge"):
+    @contextmanager
+    def exclusive(self, operation: str) -> Iterator[sqlite3.Connection]:
+        """A connection while nobody else writes, outside of any transaction."""
+        with self._exclusive(operation):
             connection = self._take()
             try:
-                with translated("purge"):
-                    # Pages that were freed are cleared, also inside what is still in use.
-                    connection.execute("PRAGMA secure_delete = ON")
-                    connection.execute("VACUUM")
-                    emptied = self._emptied(connection)
+                with translated(operation):
+                    yield connection
             finally:
                 self._give_back(connection)
-        if not emptied:
-            raise BackendUnavailableError(
-                "a reader kept the write-ahead log from being emptied; try again when nobody reads",
-                backend="sqlite",
-                operation="purge",
-            )
-
-    def _emptied(self, connection: sqlite3.Connection) -> bool:
-        deadline = time.monotonic() + self._busy_timeout
-        while not (emptied := _checkpoint(connection)) and time.monotonic() < deadline:
-            time.sleep(_PAUSE)
-        return emptied
 
     def _checkpoint_if_large(self, connection: sqlite3.Connection) -> None:
         try:
             if self._wal_bytes() > self._checkpoint_bytes:
-                _checkpoint(connection)
+                empty_log(connection)
         except (sqlite3.Error, OSError) as error:
             # What was written is committed; emptying the log is the next writer's to try again.
             _log.warning("the write-ahead log of %s was not checkpointed: %s", self.path.name, error)
@@ -235,7 +211,7 @@ class Database:
             idle, self._idle = self._idle, []
         try:
             if idle and checkpoint:
-                _checkpoint(idle[0])
+                empty_log(idle[0])
         finally:
             for connection in idle:
                 connection.close()
@@ -372,7 +348,8 @@ def _after_fork() -> None:
         _forking.pop().after_fork_in_parent()
 
 
-def _checkpoint(connection: sqlite3.Connection) -> bool:
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Copy the write-ahead log into the file and empty it; False when a reader prevents it. Under the lock."""
     # TRUNCATE waits for readers as long as the busy timeout; with 0 it gives up at once and the
     # next writer tries again, instead of holding up all writers behind one long read.
     (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()

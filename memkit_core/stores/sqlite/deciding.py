@@ -10,9 +10,9 @@ from memkit_core.models import MEMORIES, MemoryRecord, RecordChange, Target
 from memkit_core.ports import Add, Remove, Rewrite, Step
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import whole_history
-from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_change, read_record
+from memkit_core.stores.sqlite.rows import SELECT_CHANGE, SELECT_RECORD, read_change, read_record
 from memkit_core.stores.sqlite.scopes import drop_unused, find_scope
-from memkit_core.stores.sqlite.writing import Batch, delete_records, find_current, write_records
+from memkit_core.stores.sqlite.writing import RowBatch, delete_records, find_current, write_records
 from memkit_core.text.tokenizer import keyword_terms
 
 
@@ -39,7 +39,7 @@ class SQLiteView:
     def last_change(self, record: MemoryRecord) -> RecordChange:
         """See `MemoryView.last_change`."""
         row = self._connection.execute(
-            "SELECT h.version, h.kind, h.at, h.before, h.dropped FROM history h JOIN records r ON r.seq = h.seq "
+            f"SELECT {SELECT_CHANGE} FROM history h JOIN records r ON r.seq = h.seq "
             "WHERE r.point_id = ? ORDER BY h.version DESC LIMIT 1",
             (record.point_id.bytes,),
         ).fetchone()
@@ -74,6 +74,6 @@ def _rewrite(connection: sqlite3.Connection, step: Rewrite) -> None:
     ).fetchone()
     seq, scope_id, partition_id, vector_space_id = row
     target = Target(scope=step.old.scope, space=step.old.space)
-    batch = Batch(connection, {target: (scope_id, partition_id)}, vector_space_id)
-    batch.rewrite(seq, step.old, step.new, kind=step.kind)
+    batch = RowBatch(connection, {target: (scope_id, partition_id)}, vector_space_id)
+    batch.rewrite(seq, step.old, step.new, kind=step.kind, others=step.others)
     batch.finish()

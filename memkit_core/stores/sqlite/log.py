@@ -11,25 +11,29 @@ from datetime import datetime
 from memkit_core.jsonvalues import JsonValue, canonical_json
 from memkit_core.models import DeleteReceipt, MemoryRecord, Message, Role, Session, Summary, ToolCall
 from memkit_core.omitted import OMITTED, Omitted
+from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
+from memkit_core.stores.sqlite.tracking import bury, next_change
 from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
 from memkit_core.stores.titles import changed_session
+from memkit_core.stores.tombstones import Grave
 from memkit_core.stores.turns import is_searchable, placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
-_COLUMNS = (
+MESSAGE_COLUMNS = (
     "position", "id", "role", "text", "speaker", "tool_calls", "tool_call_id", "created_at",
     "agent_id", "parent_agent_id", "metadata", "payload", "format", "indexed",
 )  # fmt: skip
-_INSERT = f"INSERT INTO messages(scope_id, {', '.join(_COLUMNS)}) VALUES ({marks(1 + len(_COLUMNS))})"
-_UPDATE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in _COLUMNS)} WHERE scope_id = ? AND id = ?"
+INSERT_MESSAGE = f"INSERT INTO messages(scope_id, {', '.join(MESSAGE_COLUMNS)}, changed) VALUES ({marks(2 + len(MESSAGE_COLUMNS))})"
+UPDATE_MESSAGE = f"UPDATE messages SET {', '.join(f'{c} = ?' for c in MESSAGE_COLUMNS)}, changed = ? WHERE scope_id = ? AND id = ?"
 _TURN = "r.scope_id = ? AND r.space = 'messages' AND r.id = ?"
-_SESSION = "SELECT s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata FROM sessions n JOIN scopes s ON s.id = n.scope_id"
+SESSION_COLUMNS = "s.path, n.created_at, n.updated_at, n.messages, n.title, n.metadata"
+_SESSION = f"SELECT {SESSION_COLUMNS} FROM sessions n JOIN scopes s ON s.id = n.scope_id"
 
 
 class SQLiteLog:
@@ -49,11 +53,16 @@ class SQLiteLog:
         turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
             scope_id = ensure_scope(connection, session)
-            next_position, searchable = _open_session(connection, scope_id, now)
+            (next_position, searchable), number = (
+                _open_session(connection, scope_id, now),
+                next_change(connection),
+            )
             first_new, stored = next_position, dict[str | None, Message]()
             placed_turns: list[tuple[MemoryRecord, int, list[str]]] = []
             for message in newest.values():
-                placed, said = _write_message(connection, scope_id, message, next_position, now)
+                placed, said = _write_message(
+                    connection, (session, scope_id), message, next_position, now, number
+                )
                 next_position = max(next_position, placed + 1)
                 stored[message.id] = dataclasses.replace(
                     message, session=session, position=placed, created_at=said
@@ -66,8 +75,8 @@ class SQLiteLog:
             write_records(connection, placed_turns)
             connection.execute(
                 "UPDATE sessions SET next_position = ?, updated_at = max(updated_at, ?), "
-                "messages = messages + ? WHERE scope_id = ?",
-                (next_position, to_ms(now), next_position - first_new, scope_id),
+                "messages = messages + ?, changed = ? WHERE scope_id = ?",
+                (next_position, to_ms(now), next_position - first_new, number, scope_id),
             )
         return [stored[message.id] for message in messages]
 
@@ -78,11 +87,18 @@ class SQLiteLog:
         with self._database.write("create session") as connection:
             scope_id = ensure_scope(connection, session)
             connection.execute(
-                "INSERT OR IGNORE INTO sessions(scope_id, title, metadata, created_at, updated_at) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (scope_id, title, canonical_json(dict(metadata)), to_ms(now), to_ms(now)),
+                "INSERT OR IGNORE INTO sessions(scope_id, title, metadata, created_at, updated_at, "
+                "changed) VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    scope_id,
+                    title,
+                    canonical_json(dict(metadata)),
+                    to_ms(now),
+                    to_ms(now),
+                    next_change(connection),
+                ),
             )
-            return _read_session(connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone())
+            return read_session(connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone())
 
     def update(
         self,
@@ -95,11 +111,11 @@ class SQLiteLog:
         with self._database.write("update session") as connection:
             scope_id = find_scope(connection, session)
             row = connection.execute(f"{_SESSION} WHERE s.id = ?", (scope_id,)).fetchone()
-            old = None if row is None else _read_session(row)
+            old = None if row is None else read_session(row)
             new = changed_session(old, scope=session, title=title, metadata=metadata)
             connection.execute(
-                "UPDATE sessions SET title = ?, metadata = ? WHERE scope_id = ?",
-                (new.title, canonical_json(dict(new.metadata)), scope_id),
+                "UPDATE sessions SET title = ?, metadata = ?, changed = ? WHERE scope_id = ?",
+                (new.title, canonical_json(dict(new.metadata)), next_change(connection), scope_id),
             )
         return new
 
@@ -121,7 +137,7 @@ class SQLiteLog:
             if scope_id is None:
                 return []
             rows = connection.execute(
-                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND position < ?{conditions} "
+                f"SELECT {', '.join(MESSAGE_COLUMNS)} FROM messages WHERE scope_id = ? AND position < ?{conditions} "
                 "ORDER BY position DESC LIMIT ?",
                 (
                     scope_id,
@@ -130,18 +146,18 @@ class SQLiteLog:
                     -1 if last is None else last,
                 ),
             ).fetchall()
-        return [_read_message(row, session) for row in reversed(rows)]
+        return [read_message(row, session) for row in reversed(rows)]
 
     def system_messages(self, session: Scope) -> list[Message]:
         """See `MessageLog.system_messages`."""
         with self._database.snapshot() as connection:
             scope_id = find_scope(connection, session)
             rows = connection.execute(
-                f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE scope_id = ? AND role = 'system' "
+                f"SELECT {', '.join(MESSAGE_COLUMNS)} FROM messages WHERE scope_id = ? AND role = 'system' "
                 "ORDER BY position",
                 (scope_id,),
             ).fetchall()
-        return [_read_message(row, session) for row in rows]
+        return [read_message(row, session) for row in rows]
 
     def delete(self, session: Scope, ids: Sequence[str]) -> DeleteReceipt:
         """See `MessageLog.delete`."""
@@ -149,25 +165,7 @@ class SQLiteLog:
             scope_id = find_scope(connection, session)
             if scope_id is None:
                 return DeleteReceipt()
-            receipt = DeleteReceipt()
-            for chunk in chunked(list(dict.fromkeys(ids)), 500):
-                chosen = f"id IN ({marks(len(chunk))})"
-                turns = delete_records(
-                    connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
-                )
-                summaries = connection.execute(
-                    "DELETE FROM summaries WHERE scope_id = ? AND position >= "
-                    f"(SELECT min(position) FROM messages WHERE scope_id = ? AND {chosen})",
-                    (scope_id, scope_id, *chunk),
-                ).rowcount
-                removed = connection.execute(
-                    f"DELETE FROM messages WHERE scope_id = ? AND {chosen}",
-                    (scope_id, *chunk),
-                ).rowcount
-                receipt = summed(receipt, turns, DeleteReceipt(messages=removed, summaries=summaries))
-            connection.execute(
-                "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
-            )
+            receipt = delete_messages(connection, session, scope_id, ids)
             drop_unused(connection, [scope_id])
         return receipt
 
@@ -181,7 +179,7 @@ class SQLiteLog:
         """See `MessageLog.session`."""
         with self._database.snapshot() as connection:
             row = connection.execute(f"{_SESSION} WHERE s.digest = ?", (session.digest,)).fetchone()
-        return None if row is None else _read_session(row)
+        return None if row is None else read_session(row)
 
     def sessions(
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
@@ -198,7 +196,7 @@ class SQLiteLog:
                 "ORDER BY n.updated_at DESC, n.scope_id DESC LIMIT ?",
                 (user_id, *place, -1 if limit is None else limit),
             ).fetchall()
-        return [_read_session(row) for row in rows]
+        return [read_session(row) for row in rows]
 
     def summary(self, session: Scope) -> Summary | None:
         """See `MessageLog.summary`."""
@@ -228,8 +226,15 @@ class SQLiteLog:
             if stored != after or covered != messages:
                 return False
             connection.execute(
-                "INSERT OR REPLACE INTO summaries(scope_id, text, position, updated_at) VALUES (?, ?, ?, ?)",
-                (scope_id, summary.text, summary.position, to_ms(summary.updated_at)),
+                "INSERT OR REPLACE INTO summaries(scope_id, text, position, updated_at, changed) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    scope_id,
+                    summary.text,
+                    summary.position,
+                    to_ms(summary.updated_at),
+                    next_change(connection),
+                ),
             )
         return True
 
@@ -238,7 +243,35 @@ class SQLiteLog:
         with self._database.write("clear summary") as connection:
             scope_id = find_scope(connection, session)
             removed = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
+            bury(connection, session, [Grave(RowKind.SUMMARY)] * removed)
         return DeleteReceipt(summaries=removed)
+
+
+def delete_messages(
+    connection: sqlite3.Connection, session: Scope, scope_id: int, ids: Sequence[str]
+) -> DeleteReceipt:
+    """Delete messages of the session with this number, with their turns; see `MessageLog.delete`."""
+    receipt = DeleteReceipt()
+    for chunk in chunked(list(dict.fromkeys(ids)), 500):
+        chosen = f"id IN ({marks(len(chunk))})"
+        turns = delete_records(
+            connection, f"r.scope_id = ? AND r.space = 'messages' AND r.{chosen}", (scope_id, *chunk)
+        )
+        summaries = connection.execute(
+            "DELETE FROM summaries WHERE scope_id = ? AND position >= "
+            f"(SELECT min(position) FROM messages WHERE scope_id = ? AND {chosen})",
+            (scope_id, scope_id, *chunk),
+        ).rowcount
+        removed = connection.execute(
+            f"DELETE FROM messages WHERE scope_id = ? AND {chosen} RETURNING id", (scope_id, *chunk)
+        ).fetchall()
+        graves = [Grave(RowKind.MESSAGE, id=i) for (i,) in removed]
+        bury(connection, session, [*graves, *[Grave(RowKind.SUMMARY)] * summaries])
+        receipt = summed(receipt, turns, DeleteReceipt(messages=len(removed), summaries=summaries))
+    connection.execute(
+        "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
+    )
+    return receipt
 
 
 def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> tuple[int, bool]:
@@ -254,28 +287,39 @@ def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) 
 
 
 def _write_message(
-    connection: sqlite3.Connection, scope_id: int, message: Message, next_position: int, now: datetime
+    connection: sqlite3.Connection,
+    place: tuple[Scope, int],
+    message: Message,
+    next_position: int,
+    now: datetime,
+    number: int,
 ) -> tuple[int, datetime]:
     """Insert the message or replace the one with its id; returns its position and when it was said."""
+    session, scope_id = place
     row = connection.execute(
         "SELECT position, created_at, role, text, speaker, tool_calls FROM messages WHERE scope_id = ? AND id = ?",
         (scope_id, message.id),
     ).fetchone()
     if row is None:
         said = to_ms(message.created_at or now)
-        connection.execute(_INSERT, [scope_id, *_message_values(message, next_position, said)])
+        connection.execute(INSERT_MESSAGE, [scope_id, *message_values(message, next_position, said), number])
         return next_position, from_ms(said)
     position, said, role, text, speaker, calls = row
     if (role, text, speaker, _read_calls(calls)) != words_of(message):
         # It covers what is no longer said.
-        connection.execute("DELETE FROM summaries WHERE scope_id = ? AND position >= ?", (scope_id, position))
+        covering = "DELETE FROM summaries WHERE scope_id = ? AND position >= ?"
+        removed = connection.execute(covering, (scope_id, position)).rowcount
+        bury(connection, session, [Grave(RowKind.SUMMARY)] * removed)
     if message.created_at is not None:
         said = to_ms(message.created_at)
-    connection.execute(_UPDATE, [*_message_values(message, position, said), scope_id, message.id])
+    connection.execute(
+        UPDATE_MESSAGE, [*message_values(message, position, said), number, scope_id, message.id]
+    )
     return int(position), from_ms(said)
 
 
-def _message_values(message: Message, position: int, said: int) -> list[object]:
+def message_values(message: Message, position: int, said: int) -> list[object]:
+    """The values of `MESSAGE_COLUMNS`."""
     calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
     return [
         position, message.id, message.role.value, message.text, message.speaker,
@@ -290,8 +334,9 @@ def _read_calls(stored: object) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in calls)
 
 
-def _read_message(row: Sequence[object], session: Scope) -> Message:
-    values: Mapping[str, object] = dict(zip(_COLUMNS, row, strict=True))
+def read_message(row: Sequence[object], session: Scope) -> Message:
+    """The message of a row of `MESSAGE_COLUMNS`."""
+    values: Mapping[str, object] = dict(zip(MESSAGE_COLUMNS, row, strict=True))
     return Message(
         session=session,
         position=values["position"],  # type: ignore[arg-type]  # typed by the schema, as are the others
@@ -311,7 +356,8 @@ def _read_message(row: Sequence[object], session: Scope) -> Message:
     )
 
 
-def _read_session(row: Sequence[object]) -> Session:
+def read_session(row: Sequence[object]) -> Session:
+    """The session of a row of `SESSION_COLUMNS`."""
     path, created, updated, messages, title, metadata = row
     return Session(
         scope=read_scope(str(path)),

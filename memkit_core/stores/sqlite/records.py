@@ -21,7 +21,7 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Step, VectorSpace
-from memkit_core.scope import Scope, ScopeKind
+from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given
@@ -31,6 +31,7 @@ from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
+    SELECT_CHANGE,
     SELECT_RECORD,
     VISIBLE,
     chosen,
@@ -45,7 +46,7 @@ from memkit_core.stores.sqlite.scopes import (
     ensure_vector_space,
     find_place,
     find_scope,
-    read_scope,
+    with_sessions,
 )
 from memkit_core.stores.sqlite.vectors import space_in_use, write_given
 from memkit_core.stores.sqlite.writing import (
@@ -161,8 +162,7 @@ class SQLiteRecords:
             if row is None or not (record := read_record(row[1:])).is_visible_at(now):
                 return []
             rows = connection.execute(
-                "SELECT version, kind, at, before, dropped FROM history WHERE seq = ? ORDER BY version",
-                (row[0],),
+                f"SELECT {SELECT_CHANGE} FROM history h WHERE h.seq = ? ORDER BY h.version", (row[0],)
             )
             return whole_history(record, [read_change(change) for change in rows])
 
@@ -226,7 +226,7 @@ class SQLiteRecords:
             scope_id = find_scope(connection, scope)
             if scope_id is None:
                 return DeleteReceipt()
-            return _delete_scopes(connection, _with_sessions(connection, scope, scope_id))
+            return _delete_scopes(connection, with_sessions(connection, scope, scope_id))
 
     def delete_everything(self) -> DeleteReceipt:
         """See `RecordTable.delete_everything`."""
@@ -309,14 +309,6 @@ def _listing(query: ListQuery, parameters: Parameters) -> list[str]:
 
 def _among(column: str, values: Sequence[str], parameters: Parameters) -> str:
     return f"{column} IN ({', '.join(parameters.add(value) for value in values)})"
-
-
-def _with_sessions(connection: sqlite3.Connection, scope: Scope, scope_id: int) -> list[int]:
-    if scope.kind is not ScopeKind.USER:
-        return [scope_id]
-    children = connection.execute("SELECT id, path FROM scopes WHERE parent_id = ?", (scope_id,))
-    sessions = [i for i, path in children if read_scope(path).kind is ScopeKind.SESSION]
-    return [scope_id, *sessions]
 
 
 def _delete_scopes(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:

@@ -26,6 +26,11 @@ COLUMNS: tuple[str, ...] = (
 SELECT_RECORD = f"(SELECT path FROM scopes s WHERE s.id = r.scope_id), {', '.join(f'r.{c}' for c in COLUMNS)}"
 """What to select from `records r` for `read_record`."""
 
+SELECT_CHANGE = "h.version, h.kind, h.at, h.before, h.dropped, h.others"
+"""What to select from `history h` for `read_change`."""
+INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)"
+"""What writes `change_values`."""
+
 _SELECT_CANDIDATE = (
     "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at)"
 )
@@ -128,15 +133,29 @@ def read_record(row: Sequence[Any]) -> MemoryRecord:
     )
 
 
+def change_values(seq: int, change: RecordChange) -> tuple[object, ...]:
+    """The row of `history` for a change of the record in row `seq`."""
+    return (
+        seq,
+        change.version,
+        change.kind.value,
+        to_ms(change.at),
+        canonical_json(dict(change.before)),
+        canonical_json(dict(change.dropped)),
+        canonical_json(list(change.others)),
+    )
+
+
 def read_change(row: Sequence[Any]) -> RecordChange:
-    """The change of a row of `history`: version, kind, time, values before, values dropped."""
-    version, kind, at, before, dropped = row
+    """The change of a row of `history`, selected with `SELECT_CHANGE`."""
+    version, kind, at, before, dropped, others = row
     return RecordChange(
         version=version,
         kind=ChangeKind(kind),
         at=from_ms(at),
         before=json.loads(before),
         dropped=json.loads(dropped),
+        others=_list(others),
     )
 
 

@@ -217,7 +217,7 @@ CREATE TABLE summaries(
 """
 
 _CHANGES = """
--- The number of the last write transaction, see `numbering`.
+-- The number of the last write transaction, see `tracking`.
 CREATE TABLE change_number(number INTEGER NOT NULL);
 INSERT INTO change_number VALUES (1);
 -- The transaction that last changed what recall can see of a row, its vector included.
@@ -236,9 +236,42 @@ ALTER TABLE history ADD COLUMN dropped TEXT NOT NULL DEFAULT '{}';
 _KEYS = """
 -- Which record holds for a key of a scope.
 CREATE INDEX records_by_key ON records(scope_id, key) WHERE key IS NOT NULL;
+-- Ids of the memories that the same step changed or made, as a JSON list.
+ALTER TABLE history ADD COLUMN others TEXT NOT NULL DEFAULT '[]';
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _GIVEN_VECTORS, _LIFE, _VALUES, _SUMMARIES, _CHANGES, _DROPPED, _KEYS)
+_MOVING = """
+-- As of records, for exports of what changed since.
+ALTER TABLE sessions ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE messages ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE summaries ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE stored_values ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+
+-- What was deleted, in digests alone: a deleted user's ids are gone from the file. `owner` is the
+-- scope, or of a session its user; `space` is that of a record or the kind of a value.
+CREATE TABLE tombstones(
+  scope BLOB NOT NULL,
+  kind TEXT NOT NULL,
+  name BLOB NOT NULL,
+  owner BLOB NOT NULL,
+  space BLOB NOT NULL,
+  number INTEGER NOT NULL,
+  PRIMARY KEY(scope, kind, name)
+) WITHOUT ROWID;
+CREATE INDEX tombstones_by_number ON tombstones(number);
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _FIRST,
+    _GIVEN_VECTORS,
+    _LIFE,
+    _VALUES,
+    _SUMMARIES,
+    _CHANGES,
+    _DROPPED,
+    _KEYS,
+    _MOVING,
+)
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
 

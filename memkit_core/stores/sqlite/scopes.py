@@ -11,7 +11,7 @@ from functools import lru_cache
 from memkit_core.errors import ConfigError, SchemaError
 from memkit_core.models import Target
 from memkit_core.ports import VectorSpace
-from memkit_core.scope import Scope
+from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.checks import other_space
 
 
@@ -53,6 +53,21 @@ def find_scope(connection: sqlite3.Connection, scope: Scope) -> int | None:
         return None
     _check_path(row[1], scope)
     return int(row[0])
+
+
+def scope_of(connection: sqlite3.Connection, scope_id: int) -> Scope:
+    """The scope with this number, which must be there."""
+    (path,) = connection.execute("SELECT path FROM scopes WHERE id = ?", (scope_id,)).fetchone()
+    return read_scope(path)
+
+
+def with_sessions(connection: sqlite3.Connection, scope: Scope, scope_id: int) -> list[int]:
+    """The number of a scope, and of a user's sessions too."""
+    if scope.kind is not ScopeKind.USER:
+        return [scope_id]
+    children = connection.execute("SELECT id, path FROM scopes WHERE parent_id = ?", (scope_id,))
+    sessions = [i for i, path in children if read_scope(path).kind is ScopeKind.SESSION]
+    return [scope_id, *sessions]
 
 
 def _check_path(path: str, scope: Scope) -> None:

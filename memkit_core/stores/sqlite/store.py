@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from memkit_core.errors import BackendUnavailableError
 from memkit_core.models import MEMORIES, Target
-from memkit_core.ports import Problem, VectorSource, VectorSpace
+from memkit_core.ports import (
+    MovedRow,
+    Problem,
+    Received,
+    Selection,
+    StoreSnapshot,
+    VectorSource,
+    VectorSpace,
+)
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import DIGEST_VERSION, digest
 from memkit_core.stores.sqlite import schema
+from memkit_core.stores.sqlite.arriving import receive_rows
 from memkit_core.stores.sqlite.checking import repair_file, verify_file
-from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.copying import copy_file
+from memkit_core.stores.sqlite.database import Database, empty_log
+from memkit_core.stores.sqlite.departing import SQLiteSnapshot
 from memkit_core.stores.sqlite.filters import register_functions
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
-from memkit_core.stores.sqlite.numbering import mark_all
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.partitions import SQLitePartitions
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
+from memkit_core.stores.sqlite.tracking import mark_all
 from memkit_core.stores.sqlite.values import SQLiteValues
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
 from memkit_core.text.tokenizer import TOKENIZER_VERSION, keyword_terms
+
+_PAUSE = 0.001
 
 
 class SQLiteStore:
@@ -50,6 +67,7 @@ class SQLiteStore:
         """
         # Through every symbolic link: two names of one file must share one lock and one index.
         self.path = Path(path).resolve()
+        self._busy_timeout = busy_timeout
         self._database = Database(
             self.path,
             busy_timeout=busy_timeout,
@@ -113,6 +131,20 @@ class SQLiteStore:
             ).fetchall()
         return [VectorSpace(model=m, revision=r, dimension=d, given=True) for m, r, d in rows]
 
+    @contextmanager
+    def snapshot(self, selection: Selection) -> Iterator[StoreSnapshot]:
+        """See `Portable.snapshot`; the write-ahead log grows for as long as it lasts."""
+        with self._database.snapshot() as connection:
+            yield SQLiteSnapshot(connection, selection)
+
+    def receive(self, rows: Sequence[MovedRow]) -> list[Received]:
+        """See `Portable.receive`."""
+        return receive_rows(self._database, rows)
+
+    def copy_to(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """See `Copyable.copy_to`; a progress counts pages."""
+        copy_file(self._database, path, progress)
+
     def verify(self) -> list[Problem]:
         """See `RecordStore.verify`; each kind is looked for in one consistent state."""
         return verify_file(self._database)
@@ -123,7 +155,19 @@ class SQLiteStore:
 
     def purge(self) -> None:
         """See `RecordStore.purge`; other writers wait. Needs room for a copy of the file meanwhile."""
-        self._database.purge()
+        with self._database.exclusive("purge") as connection:
+            # Pages that were freed are cleared, also inside what is still in use.
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("VACUUM")
+            deadline = time.monotonic() + self._busy_timeout
+            while not (emptied := empty_log(connection)) and time.monotonic() < deadline:
+                time.sleep(_PAUSE)
+        if not emptied:
+            raise BackendUnavailableError(
+                "a reader kept the write-ahead log from being emptied; try again when nobody reads",
+                backend="sqlite",
+                operation="purge",
+            )
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""

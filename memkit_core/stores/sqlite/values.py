@@ -14,6 +14,7 @@ from memkit_core.scope import Scope
 from memkit_core.stores.checks import check_version
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope
+from memkit_core.stores.sqlite.tracking import next_change
 from memkit_core.stores.sqlite.writing import delete_values
 from memkit_core.times import from_ms, to_ms
 
@@ -57,15 +58,15 @@ class SQLiteValues:
             if old is None:
                 connection.execute(
                     "INSERT INTO stored_values(scope_id, kind, key, value, label, version, created_at, "
-                    "updated_at) VALUES (?, ?, ?, ?, ?, 1, ?, ?)",
-                    (*place, text, label, to_ms(now), to_ms(now)),
+                    "updated_at, changed) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?)",
+                    (*place, text, label, to_ms(now), to_ms(now), next_change(connection)),
                 )
             else:
                 _keep(connection, row, keep)
                 connection.execute(
                     "UPDATE stored_values SET value = ?, label = ?, version = version + 1, "
-                    "updated_at = max(updated_at, ?) WHERE id = ?",
-                    (text, label, to_ms(now), row[0]),
+                    "updated_at = max(updated_at, ?), changed = ? WHERE id = ?",
+                    (text, label, to_ms(now), next_change(connection), row[0]),
                 )
             return _read(connection.execute(_ONE, place).fetchone())
 
@@ -104,6 +105,12 @@ class SQLiteValues:
                 (find_scope(connection, scope), kind, label, label),
             ).fetchall()
             return [_read(row) for row in rows]
+
+
+def newest_value(connection: sqlite3.Connection, scope_id: int, kind: str, key: str) -> StoredValue | None:
+    """The newest version of a value, None when there is none."""
+    row = connection.execute(_ONE, (scope_id, kind, key)).fetchone()
+    return None if row is None else _read(row)
 
 
 def _keep(connection: sqlite3.Connection, row: Sequence[Any], keep: int) -> None:

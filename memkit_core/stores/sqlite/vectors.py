@@ -17,9 +17,9 @@ from memkit_core.ports import Matrix, OutboxEntry, Vector, VectorSpace
 from memkit_core.stores.checks import check_vectors, other_model
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
-from memkit_core.stores.sqlite.numbering import mark_changed, next_change
 from memkit_core.stores.sqlite.rows import CHOSEN_RECORDS, SELECT_RECORD, VISIBLE, chosen, read_record
 from memkit_core.stores.sqlite.scopes import find_place
+from memkit_core.stores.sqlite.tracking import mark_changed, next_change
 from memkit_core.times import to_ms
 
 IN_USE = "(SELECT id FROM vector_spaces WHERE in_use = 1)"

@@ -7,23 +7,26 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from memkit_core.jsonvalues import canonical_json
 from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
+from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
-from memkit_core.stores.sqlite.numbering import mark_changed, mark_removed, next_change
 from memkit_core.stores.sqlite.rows import (
     COLUMNS,
+    INSERT_CHANGE,
     SELECT_RECORD,
     VISIBLE,
+    change_values,
     marks,
     read_record,
     record_values,
 )
-from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope
+from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope, scope_of
+from memkit_core.stores.sqlite.tracking import bury, mark_changed, mark_removed, next_change
 from memkit_core.stores.succession import check_slot, holds_slot, succession
+from memkit_core.stores.tombstones import Grave
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
@@ -57,7 +60,7 @@ def write_records(
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = Batch(connection, places, vector_space_id)
+        batch = RowBatch(connection, places, vector_space_id)
         for record, position, terms in chunk:
             if record.id in merge:
                 rows.append(batch.merge(record, terms))
@@ -87,7 +90,7 @@ def change_record(
     old = read_record(rest)
     new = patched(old)
     if new is not old:
-        batch = Batch(
+        batch = RowBatch(
             connection, {Target(scope=scope, space=old.space): (scope_id, partition_id)}, vector_space_id
         )
         if (new.type, new.key) != (old.type, old.key):
@@ -120,7 +123,7 @@ def find_current(
     return None if row is None else (row[0], read_record(row[1:]))
 
 
-class Batch:
+class RowBatch:
     """Rows of one transaction; what they drag along is gathered and written at the end."""
 
     def __init__(
@@ -135,6 +138,7 @@ class Batch:
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
+        self._number = next_change(connection)
         # By row, because one row may change several times.
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
@@ -150,10 +154,14 @@ class Batch:
             (scope_id, record.space, record.id),
         ).fetchone()
         if row is None:
-            return self._insert(self._succeeding(record), position, terms, digest(record))
+            return self.insert(self._succeeding(record), position, terms, digest(record))
         old = read_record(row[1:])
-        new = self._succeeding(replaced(old, record))
-        self.rewrite(row[0], old, new, kind=ChangeKind.REPLACED, tell=True, position=position)
+        new = replaced(old, record)
+        later = self._succeeding(new)
+        others = () if later is new else (str(later.supersedes),)
+        self.rewrite(
+            row[0], old, later, kind=ChangeKind.REPLACED, tell=True, position=position, others=others
+        )
         return int(row[0])
 
     def _succeeding(self, record: MemoryRecord) -> MemoryRecord:
@@ -166,7 +174,7 @@ class Batch:
             return record
         seq, old = found
         earlier, later = succession(old, record)
-        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED)
+        self.rewrite(seq, old, earlier, kind=ChangeKind.SUPERSEDED, others=(later.id,))
         return later
 
     def merge(self, record: MemoryRecord, terms: Sequence[str]) -> int:
@@ -183,11 +191,12 @@ class Batch:
                 new = merged(old, record)
                 self.rewrite(seq, old, new, kind=ChangeKind.MERGED, said=record)
                 return int(seq)
-        return self._insert(self._succeeding(record), None, terms, number)
+        return self.insert(self._succeeding(record), None, terms, number)
 
-    def _insert(
+    def insert(
         self, record: MemoryRecord, position: int | None, terms: Sequence[str], number: int | None
     ) -> int:
+        """Insert a record that is not there, with its duplicates' `number`; returns its row."""
         scope_id, partition_id = self._place(record)
         values = [
             scope_id,
@@ -220,14 +229,16 @@ class Batch:
         old: MemoryRecord,
         new: MemoryRecord,
         *,
-        kind: ChangeKind,
+        kind: ChangeKind | None,
         tell: bool = False,
         position: int | None = None,
         said: MemoryRecord | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Write a row anew; `said` is what a merge made one with it.
 
-        `tell` the vector index of it also when nothing it may know has changed.
+        `tell` the vector index of it also when nothing it may know has changed. Without a `kind` its
+        history stays as it is.
         """
         self.stored[seq] = new
         scope_id, partition_id = self._place(new)
@@ -247,10 +258,9 @@ class Batch:
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
         if tell or seen_by_index(old, new):
             self._changes[seq] = _change(new, seq, self._vector_space_id)
-        change = change_made(old, new, kind, said=said)
+        change = None if kind is None else change_made(old, new, kind, said=said)
         if change is not None:
-            before, dropped = canonical_json(dict(change.before)), canonical_json(dict(change.dropped))
-            self._history.append((seq, change.version, kind.value, to_ms(change.at), before, dropped))
+            self._history.append(change_values(seq, dataclasses.replace(change, others=others)))
 
     def finish(self) -> None:
         """Write the keyword rows, the tags, the outbox entries and the history."""
@@ -262,7 +272,7 @@ class Batch:
         )
         self._connection.executemany(_ENQUEUE, list(self._changes.values()))
         if self._history:
-            self._connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", self._history)
+            self._connection.executemany(INSERT_CHANGE, self._history)
 
 
 def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | None) -> list[object]:
@@ -308,6 +318,7 @@ def delete_records(
     if rows:
         mark_removed(connection, next_change(connection), {row[1] for row in rows})
     vectors = turns = history = 0
+    graves: dict[Scope, list[Grave]] = {}
     for seq, partition_id, vector_space_id, *rest in rows:
         record = read_record(rest)
         turns += record.space == "messages"
@@ -318,6 +329,9 @@ def delete_records(
             history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
         connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
         connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
+        graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
+    for scope, gone in graves.items():
+        bury(connection, scope, gone)
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
 
@@ -326,11 +340,15 @@ def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> Del
     receipt = DeleteReceipt()
     for scope_id in scope_ids:
         turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
-        messages = connection.execute("DELETE FROM messages WHERE scope_id = ?", (scope_id,)).rowcount
+        gone = connection.execute("DELETE FROM messages WHERE scope_id = ? RETURNING id", (scope_id,))
+        messages = [Grave(RowKind.MESSAGE, id=i) for (i,) in gone.fetchall()]
         summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
         sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
+        if sessions:
+            graves = [*messages, *[Grave(RowKind.SUMMARY)] * summaries, Grave(RowKind.SESSION)]
+            bury(connection, scope_of(connection, scope_id), graves)
         values = delete_values(connection, "scope_id = ?", (scope_id,))
-        own = DeleteReceipt(messages=messages, sessions=sessions, summaries=summaries)
+        own = DeleteReceipt(messages=len(messages), sessions=sessions, summaries=summaries)
         receipt = summed(receipt, turns, values, own)
     drop_unused(connection, scope_ids)
     return receipt
@@ -345,9 +363,14 @@ def delete_values(
         values,
     )
     gone = connection.execute(
-        f"DELETE FROM stored_values WHERE {condition} RETURNING kind", values
+        f"DELETE FROM stored_values WHERE {condition} RETURNING kind, key, scope_id", values
     ).fetchall()
-    kinds = [kind for (kind,) in gone]
+    graves: dict[int, list[Grave]] = {}
+    for kind, key, scope_id in gone:
+        graves.setdefault(scope_id, []).append(Grave(RowKind.VALUE, kind, key))
+    for scope_id, those in graves.items():
+        bury(connection, scope_of(connection, scope_id), those)
+    kinds = [kind for kind, _, _ in gone]
     return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))
 
 

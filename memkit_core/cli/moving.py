@@ -1,0 +1,176 @@
+"""`memkit export`, `memkit import` and `memkit backup`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from memkit_core import Memory, Scope
+from memkit_core.cli.options import (
+    AsJson,
+    Database,
+    Org,
+    Session,
+    User,
+    Workspace,
+    all_as_typed,
+    as_typed,
+    open_existing,
+    scope_of,
+)
+from memkit_core.cli.output import stderr, visible, write_json
+from memkit_core.transfer import ImportReport, OnError
+
+_SHOWN = 10
+_STDOUT = Path("-")
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr for as long as the block lasts; nothing where that is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def exporting(
+    to: Annotated[Path, typer.Argument(help="The file to write, or - for stdout.")],
+    *,
+    db: Database,
+    user: User = None,
+    session: Session = None,
+    workspace: Workspace = None,
+    org: Org = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Only what was created then or later: ISO 8601.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Only what was created before then.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", help="Only records of this type; repeatable.")
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            callback=all_as_typed,
+            help="Only memories, messages, documents:<name>, notes or runs; repeatable.",
+        ),
+    ] = None,
+    watermark: Annotated[
+        str | None, typer.Option("--watermark", help="Only what changed since the export that printed it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write everything, or what one scope has, as JSONL; prints the watermark of the next increment."""
+    named = (user, session, workspace, org) != (None,) * 4
+    scope = scope_of(user=user, session=session, workspace=workspace, org=org) if named else None
+    if to == _STDOUT and as_json:
+        raise typer.BadParameter("--json prints to stdout; give a file for the export")
+    with open_existing(db, None) as memory, _bar("exporting") as progress:
+        report = memory.transfer.export_jsonl(
+            sys.stdout.buffer if to == _STDOUT else to,
+            scope=scope,
+            everything=scope is None,
+            since=since,
+            until=until,
+            types=kind or (),
+            spaces=space or (),
+            watermark=watermark,
+            progress=progress,
+        )
+    if as_json:
+        write_json(report)
+        return
+    stderr().print(f"{_counted(report.counts)}: {report.bytes:,} bytes", soft_wrap=True)
+    stderr().print(f"go on later with --watermark {report.watermark}", soft_wrap=True)
+
+
+def importing(
+    source: Annotated[Path, typer.Argument(help="The file to read, or - for stdin.")],
+    *,
+    db: Database,
+    from_user: Annotated[
+        str | None, typer.Option("--from-user", callback=as_typed, help="Import what this user has ...")
+    ] = None,
+    to_user: Annotated[
+        str | None, typer.Option("--to-user", callback=as_typed, help="... as this user's.")
+    ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option("--on-error", help="stop: a wrong line changes nothing; skip: leave such lines out."),
+    ] = OnError.STOP,
+    as_json: AsJson = False,
+) -> int:
+    """Take what export wrote, into a file that is made when it is not there. Exits with 1 when lines were skipped."""
+    if (from_user is None) is not (to_user is None):
+        raise typer.BadParameter("--from-user and --to-user go together")
+    scopes = None if from_user is None or to_user is None else {Scope.user(from_user): Scope.user(to_user)}
+    with Memory.open(db) as memory:
+        with _bar("importing") as progress:
+            report = memory.transfer.import_jsonl(
+                sys.stdin.buffer if source == _STDOUT else source,
+                scopes=scopes,
+                on_error=on_error,
+                progress=progress,
+            )
+        left = _worked_off(memory)
+    if as_json:
+        write_json({"report": report, "outbox": left})
+    else:
+        _show(report, left)
+    return int(bool(report.skipped))
+
+
+def _worked_off(memory: Memory) -> int:
+    with stderr().status("embedding and indexing"):
+        memory.flush()
+        if not memory.capabilities.index:
+            # It is being built beside; waited for, so that the next command finds it.
+            memory.upkeep.reindex()
+            memory.flush()
+        return memory.capabilities.outbox.length
+
+
+def backing_up(
+    to: Annotated[Path, typer.Argument(help="The file to make.")],
+    *,
+    db: Database,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the file while it is in use; the copy is a memory of its own."""
+    with open_existing(db, None) as memory, _bar("copying") as progress:
+        report = memory.transfer.backup(to, overwrite=overwrite, progress=progress)
+    if as_json:
+        write_json(report)
+    else:
+        stderr().print(f"{visible(report.path)}: {report.bytes:,} bytes", soft_wrap=True)
+
+
+def _counted(counts: object) -> str:
+    if not isinstance(counts, dict) or not counts:
+        return "nothing"
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+
+
+def _show(report: ImportReport, left: int) -> None:
+    for name in ("inserted", "updated", "unchanged"):
+        if counts := getattr(report, name):
+            stderr().print(f"{name}: {_counted(counts)}", soft_wrap=True)
+    if report.deleted:
+        stderr().print(f"deleted: {report.deleted:,}")
+    if report.reembedded:
+        stderr().print(f"embedded anew, because their vectors were of another model: {report.reembedded:,}")
+    if left:
+        stderr().print(f"still waiting to be indexed: {left:,}")
+    for line in report.skipped_lines[:_SHOWN]:
+        stderr().print(f"skipped line {line.line}: {visible(line.reason)}", soft_wrap=True)
+    if report.skipped > _SHOWN:
+        stderr().print(f"skipped in all: {report.skipped:,}")
