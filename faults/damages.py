@@ -74,7 +74,7 @@ def answers(memory: Memory, *, missing: Iterable[str] = ()) -> Answers:
 
 def exact(path: Path, embedder: CountingEmbedder) -> Answers:
     """What dense recall finds with no index at all: the exact scan of the stored vectors."""
-    with Memory.open(path, embedder=embedder, config=Config(disk_reserve=2**62)) as memory:
+    with Memory.open(path, embedder=embedder, config=Config(disk_reserve=2**53)) as memory:
         return answers(memory, missing={"index"})
 
 

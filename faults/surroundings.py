@@ -13,7 +13,7 @@ from faults.work import ALICE, State, text_of
 from memkit_core import Config, Memory, Message, Role, Scope
 
 TALK = Scope.session("s", user=ALICE)
-_NO_ROOM = Config(disk_reserve=2**62, outbox_seconds=0.05)
+_NO_ROOM = Config(disk_reserve=2**53, outbox_seconds=0.05)
 _RECORDS = 20
 _PATIENCE = 15.0
 
