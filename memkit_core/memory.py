@@ -363,7 +363,8 @@ class Memory:
             ScopeError: no scope, or not a `Scope`.
             InvalidInputError: a value that cannot be stored; nothing is changed.
             RecordNotFoundError: no such memory in this scope; it may have expired or been deleted.
-            ConflictError: it has another version than `expected_version`; read it again and decide.
+            ConflictError: it has another version than `expected_version`, or another memory holds for
+                its key with the new type; read it again and decide.
             BackendError: the store failed; nothing is changed.
         """
         require_scope(scope, verb="update")

@@ -40,10 +40,8 @@ def undo(view: MemoryView, scope: Scope, record_id: str, *, now: datetime) -> Se
             changes.take_back(other)
         else:
             apart.append(other)
-    for other in apart:
-        changes.settle(other)
-    # Twice, because a source is settled by what became of the memory that came after it.
-    for other in apart:
+    # First what came after it, since that decides what becomes of the other sources.
+    for other in sorted(apart, key=lambda one: one.id != old.superseded_by):
         changes.settle(other)
     changes.check_successor(old, new)
     return changes.checked()
@@ -75,7 +73,9 @@ class _Changes:
 
     def settle(self, other: MemoryRecord) -> None:
         """Have a memory that was changed since make room for what holds again, or hold again itself."""
-        for step in [] if other.id in self._steps else list(self._steps.values()):
+        for step in list(self._steps.values()):
+            if other.id in self._steps:
+                return
             if step.old.superseded_by == other.id and step.new.superseded_by is None:
                 self._make_room(other, step.new)
             elif other.superseded_by == step.old.id and step.new.status is not Status.ACTIVE:

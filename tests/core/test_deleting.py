@@ -3,7 +3,7 @@
 import pytest
 
 from memkit_core import Config, Memory, Message, NewDocument, NewMemory, Role, Scope
-from memkit_core.errors import BackendError, InvalidInputError, ScopeError
+from memkit_core.errors import BackendError, BackendUnavailableError, InvalidInputError, ScopeError
 from memkit_core.models import MESSAGES, DeleteReceipt, Status
 
 ANN, BOB = Scope.user("ann"), Scope.user("bob")
@@ -113,6 +113,29 @@ def test_everything_and_what_comes_after(path, clock):
         assert [hit.record.id for hit in memory.recall(MARK, scope=ANN)] == [record.id]
         assert len(memory.history(record.id, scope=ANN)) == 1
         assert memory.upkeep.verify().whole
+
+
+def test_an_index_that_fails_to_delete_shows_nothing(memory, monkeypatch):
+    """A deleted memory is hidden at once and leaves the index with the next try."""
+    gone = memory.add(f"{MARK} gone", scope=ANN)
+    memory.add(f"{MARK} stays", scope=ANN)
+    memory.flush()
+    index = memory._indexers.own.held()
+    tries = []
+
+    def failing(points):
+        tries.append(points)
+        raise BackendUnavailableError("down", backend="test", operation="delete")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(index, "delete", failing)
+        assert memory.delete(gone.id, scope=ANN).records == 1
+        memory._indexers.sync()
+        assert [hit.record.content for hit in memory.recall(MARK, scope=ANN)] == [f"{MARK} stays"]
+    assert tries
+    assert memory.flush(10)
+    assert memory._indexers.own.held().count() == 1
+    assert memory.upkeep.verify().whole
 
 
 # ------------------------------------------------------------------------------- purge
