@@ -257,20 +257,21 @@ def delete_records(
         values,
     ).fetchall()
     vectors = turns = history = 0
-    graves: dict[Scope, list[Grave]] = {}
-    for seq, partition_id, vector_space_id, *rest in rows:
-        record = read_record(rest)
-        turns += record.space == "messages"
-        remove_postings(connection, partition_id, seq, record.index_text)
-        connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-        vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
-        if record.space == MEMORIES:
-            history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
-        connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-        connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
-        graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
-    for scope, gone in graves.items():
-        bury(connection, scope, gone)
+    for chunk in chunked(rows, _TOGETHER):
+        graves: dict[Scope, list[Grave]] = {}
+        for seq, partition_id, vector_space_id, *rest in chunk:
+            record = read_record(rest)
+            turns += record.space == "messages"
+            remove_postings(connection, partition_id, seq, record.index_text)
+            connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
+            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
+            if record.space == MEMORIES:
+                history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
+            connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
+            connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
+            graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
+        for scope, gone in graves.items():
+            bury(connection, scope, gone)
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
 
