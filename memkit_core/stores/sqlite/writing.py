@@ -36,18 +36,20 @@ def write_records(
     *,
     vector_space_id: int | None = None,
     merge: Collection[str] = (),
+    number: int | None = None,
 ) -> list[MemoryRecord]:
     """Insert records, replace those with their identities, or merge those whose ids are in `merge`.
 
     Returns what each became, in order. Each comes with the position of its message, None when it is
     no turn, and with its keyword terms: other writers need not wait while they are made. No identity
     comes twice. Their vectors are of the given space with that number; None for the memory's own.
+    `number` is that of the change, when the transaction has one already.
     """
     places: dict[Target, tuple[int, int]] = {}
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = RowBatch(connection, places, vector_space_id)
+        batch = RowBatch(connection, places, vector_space_id, number)
         for record, position, terms in chunk:
             if record.id in merge:
                 seq, written = batch.merge(record, terms)
@@ -94,12 +96,13 @@ class RowBatch:
         connection: sqlite3.Connection,
         places: dict[Target, tuple[int, int]],
         vector_space_id: int | None,
+        number: int | None = None,
     ) -> None:
         self._connection = connection
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
-        self._number = next_change(connection)
+        self._number = next_change(connection) if number is None else number
         # By row, because one row may change several times.
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
