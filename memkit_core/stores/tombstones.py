@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from memkit_core.models import MESSAGES, point_id
@@ -27,6 +28,7 @@ def grave_name(scope: bytes, space: str, row_id: str) -> bytes:
     return point_id(scope, space, row_id).bytes
 
 
+@lru_cache(maxsize=256)
 def buried_space(space: str) -> bytes:
     """8 bytes that stand for a space."""
     return hashlib.blake2b(space.encode(), digest_size=8).digest()

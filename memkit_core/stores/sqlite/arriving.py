@@ -156,7 +156,7 @@ class _Arrivals:
     def _batch(self, space_id: int | None) -> RowBatch:
         batch = self._batches.get(space_id)
         if batch is None:
-            batch = self._batches[space_id] = RowBatch(self._connection, self._places, space_id)
+            batch = self._batches[space_id] = RowBatch(self._connection, self._places, space_id, self._number)
         return batch
 
     def _beside(self, seq: int, row: MovedRecord, space_id: int | None, *, renewed: bool) -> None:

@@ -72,7 +72,7 @@ class SQLiteLog:
                     placed_turns.append((placed_turn(turn, placed), placed, terms))
                 else:
                     delete_records(connection, _TURN, (scope_id, message.id))
-            write_records(connection, placed_turns)
+            write_records(connection, placed_turns, number=number)
             connection.execute(
                 "UPDATE sessions SET next_position = ?, updated_at = max(updated_at, ?), "
                 "messages = messages + ?, changed = ? WHERE scope_id = ?",

@@ -46,6 +46,7 @@ def write_records(
     *,
     vector_space_id: int | None = None,
     merge: Collection[str] = (),
+    number: int | None = None,
 ) -> list[MemoryRecord]:
     """Insert records, replace those with their identities, or merge those whose ids are in `merge`.
 
@@ -53,6 +54,7 @@ def write_records(
     Each comes with the position of its message, None when it is no turn, and with its keyword terms:
     other writers need not wait while they are made. No identity comes twice. Their vectors are of
     the given space with that number; None for the memory's own.
+    `number` is that of the change, when the transaction has one already.
     """
     if not records:
         return []
@@ -60,7 +62,7 @@ def write_records(
     rows: list[int] = []
     stored: dict[int, MemoryRecord] = {}
     for chunk in chunked(records, _TOGETHER):
-        batch = RowBatch(connection, places, vector_space_id)
+        batch = RowBatch(connection, places, vector_space_id, number)
         for record, position, terms in chunk:
             if record.id in merge:
                 rows.append(batch.merge(record, terms))
@@ -131,14 +133,15 @@ class RowBatch:
         connection: sqlite3.Connection,
         places: dict[Target, tuple[int, int]],
         vector_space_id: int | None,
+        number: int | None = None,
     ) -> None:
         self._connection = connection
-        self._number = next_change(connection)
+        self._number = next_change(connection) if number is None else number
         self._touched: set[int] = set()
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
-        self._number = next_change(connection)
+        self._number = next_change(connection) if number is None else number
         # By row, because one row may change several times.
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
@@ -318,20 +321,21 @@ def delete_records(
     if rows:
         mark_removed(connection, next_change(connection), {row[1] for row in rows})
     vectors = turns = history = 0
-    graves: dict[Scope, list[Grave]] = {}
-    for seq, partition_id, vector_space_id, *rest in rows:
-        record = read_record(rest)
-        turns += record.space == "messages"
-        remove_postings(connection, partition_id, seq, record.index_text)
-        connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-        vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
-        if record.space == MEMORIES:
-            history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
-        connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-        connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
-        graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
-    for scope, gone in graves.items():
-        bury(connection, scope, gone)
+    for chunk in chunked(rows, _TOGETHER):
+        graves: dict[Scope, list[Grave]] = {}
+        for seq, partition_id, vector_space_id, *rest in chunk:
+            record = read_record(rest)
+            turns += record.space == "messages"
+            remove_postings(connection, partition_id, seq, record.index_text)
+            connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
+            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
+            if record.space == MEMORIES:
+                history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
+            connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
+            connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
+            graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
+        for scope, gone in graves.items():
+            bury(connection, scope, gone)
     return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
 
 
