@@ -141,7 +141,6 @@ class RowBatch:
         self._places = places
         self._vector_space_id = vector_space_id
         self._postings = Postings()
-        self._number = next_change(connection) if number is None else number
         # By row, because one row may change several times.
         self._tags: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._changes: dict[int, tuple[object, ...]] = {}
