@@ -252,7 +252,7 @@ class RecallResult(Sequence[ScoredRecord]):
     Attributes:
         hits: the hits themselves.
         missing: the legs that did not answer in full, `"dense"` or `"keyword"`, or `"index"` when
-            the vector index was replaced by an exact scan; empty when nothing is degraded.
+            this process has no vector index and scans instead; empty when nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
     """
 

@@ -111,7 +111,12 @@ class Recall:
     def _found(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> Found:
         space = None if vector is None else self._indexer.compared_with(vector)
         found = self._copies.find(self._store.partitions, query, target, vector, space)
-        return self._stored.find(query, target, vector, missing) if found is None else found
+        if found is None:
+            return self._stored.find(query, target, vector, missing)
+        if space is not None and self._indexer.held() is None:
+            # The answer is whole, but larger partitions and filters will be slow.
+            missing.add("index")
+        return found
 
     def _taken(
         self, query: RecallQuery, found: Sequence[Found], pool: Pool, scored: Scored
