@@ -74,7 +74,7 @@ def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
 
 
 # A write asks for the point of a row several times, and one costs as much as a statement.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _point_id(digest: bytes, space: str, record_id: str) -> uuid.UUID:
     # The space cannot hold NUL, so this encoding is unambiguous.
     return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
