@@ -22,9 +22,11 @@ from memkit_core.inputs import (
     build_patch,
     build_records,
     checked_bool,
+    checked_budget,
     checked_count,
     checked_enum,
     checked_id,
+    checked_mapping,
     checked_scopes,
     checked_space,
     checked_statuses,
@@ -591,6 +593,11 @@ class Memory:
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
         as_of: TimeLike | None = None,
+        reranker: object = None,
+        token_budget: int | None = None,
+        type_budgets: Mapping[RecordType | str, int] | None = None,
+        count: TokenCounter | None = None,
+        explain: bool = False,
     ) -> RecallResult:
         """The records of the named scopes that answer `query`, best first.
 
@@ -617,14 +624,28 @@ class Memory:
             as_of: what held at this moment, from `valid_from` or else `created_at` up to but not
                 including `valid_until`: of what was superseded since, the value of then. In the wording
                 of today; what was archived or deleted since is not returned.
+            reranker: what `memkit_core.rerankers.resolve_reranker` takes: it orders the first
+                `Config.rerank_depth` hits anew, within `Config.rerank_seconds`. When it fails they keep
+                their order and `.missing` says so.
+            token_budget: the most tokens of all hits together. Only whole records are returned; one
+                that does not fit leaves its room to those behind it, and `.truncated` is set.
+            type_budgets: the same for the hits of single types.
+            count: counts the tokens of a text, see `resolve_token_counter`.
+            explain: also say which vector each hit was compared by, and whether the index has it
+                (`ScoredRecord.embedding`, `synced`): costs a further read. Why each hit is there stands
+                in its `signals` and `why`, and for all of them in `.explain()`, always.
 
         Raises:
             ScopeError: no scope, or not a `Scope`.
-            InvalidInputError: `query` is no text, or `top_k` out of range.
+            InvalidInputError: `query` is no text, `top_k` out of range, or a budget or reranker that
+                cannot be used.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
+        from memkit_core.conversation.tokens import resolve_token_counter
         from memkit_core.recall.as_of import statuses_then
+        from memkit_core.recall.finishing import Finish
         from memkit_core.recall.query import RecallQuery
+        from memkit_core.rerankers import resolve_reranker
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
@@ -635,19 +656,33 @@ class Memory:
         then = None if as_of is None else to_utc(as_of, name="as_of")
         moment = then or self._clock() if now is None else to_utc(now, name="now")
         statuses = checked_statuses(status)
+        finish = Finish(
+            top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
+            reranker=None if reranker is None else resolve_reranker(reranker),
+            depth=self.config.rerank_depth,
+            seconds=self.config.rerank_seconds,
+            token_budget=None if token_budget is None else checked_budget(token_budget, "token_budget"),
+            type_budgets={
+                checked_enum(RecordType, kind, "type_budgets"): checked_budget(most, "type_budgets")
+                for kind, most in checked_mapping(type_budgets, "type_budgets").items()
+            },
+            count=resolve_token_counter(count),
+        )
         return self._answered(
             RecallQuery(
                 text=storable(query),
                 scopes=checked_scopes(scope, verb="recall"),
-                top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
+                top_k=finish.wanted,
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
                 statuses=statuses if then is None else statuses_then(statuses),
                 include_messages=checked_bool(include_messages, "recall: include_messages"),
                 ranking=ranking or self.config.ranking,
-                candidates=max(self.config.candidates, 3 * top_k),
+                candidates=max(self.config.candidates, 3 * finish.wanted),
                 asked_at=moment,
                 as_of=then,
+                explain=checked_bool(explain, "recall: explain"),
+                finish=finish,
                 now=self._clock(),
                 exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
