@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -58,6 +57,8 @@ from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
     from memkit_core.conversation.queue import PersistQueue
@@ -183,6 +184,8 @@ class Memory:
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
         # As in `__init__`.
+        from pathlib import Path
+
         from memkit_core.connect import connect
         from memkit_core.embedders.resolve import without_secrets
 
