@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, shown
 from memkit_core.filters import FilterLike, conjunction, parse_filter
 from memkit_core.inputs import (
     NewMemory,
@@ -61,23 +60,16 @@ if TYPE_CHECKING:
 
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
-    from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
-    from memkit_core.indexing import Indexers
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
-    from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
     from memkit_core.transfer import ExportReport, ImportReport, OnError
     from memkit_core.transfer.files import Place
     from memkit_core.transfer.mapping import ScopeMap
     from memkit_core.typed import Episodes, Profiles, Skills
-    from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
-
-_CLOSE_SECONDS = 5.0
-_DROPPED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +101,7 @@ class Memory:
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
+        from memkit_core.closing import shut, shut_elsewhere
         from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
         from memkit_core.conversation.summary import Summaries
@@ -117,7 +110,6 @@ class Memory:
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
         from memkit_core.recall.turns import turn_finder
-        from memkit_core.stores.handle import StoreHandle
         from memkit_core.transfer import Transfer
         from memkit_core.upkeep import Upkeep
         from memkit_core.worker import Worker
@@ -145,9 +137,9 @@ class Memory:
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
-            _shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
+            shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
         )
-        self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
+        self._finalizer = weakref.finalize(self, shut_elsewhere, self._closing)
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()
@@ -1033,13 +1025,16 @@ class Memory:
         Raises:
             InvalidInputError: `timeout` is no number of seconds.
         """
+        # As in `__init__`.
+        from memkit_core.closing import work_off
+
         self._store.check_open()
         timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()
         self._indexers.retry()
-        _work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
+        work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
         return stored and self._indexers.state().length == 0
 
     def close(self) -> None:
@@ -1081,64 +1076,3 @@ class Memory:
 
 def _open_again(path: str, config: Config, embedder: object, embedding_model: str | None) -> Memory:
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
-
-
-def _work_off(indexers: Indexers, timeout: float | None) -> None:
-    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds."""
-    from memkit_core.worker import run_within
-
-    deadline = None if timeout is None else time.monotonic() + timeout
-
-    def work() -> None:
-        indexers.sync(deadline=deadline)
-        indexers.flush()
-
-    if timeout is None:
-        work()
-    else:
-        run_within(timeout, work)
-
-
-def _shut(
-    queue: PersistQueue,
-    store: StoreHandle,
-    worker: Worker,
-    accesses: AccessCounts,
-    parts: Parts,
-    pid: int,
-) -> None:
-    """Finish and close; in a forked child only what the child itself opened."""
-    from memkit_core.worker import write_down
-
-    queue.close(_CLOSE_SECONDS)
-    store.close()
-    ended = worker.stop(_CLOSE_SECONDS)
-    try:
-        write_down(accesses)
-        if ended and pid == os.getpid():
-            _work_off(parts.indexers, _CLOSE_SECONDS)
-    finally:
-        parts.release()
-
-
-def _shut_elsewhere(shut: Callable[[], None]) -> None:
-    """Close a memory that was dropped, in a thread of its own.
-
-    The garbage collector may run in any thread at any moment, also in one that holds a lock which
-    closing needs; so that thread waits for a moment only.
-    """
-
-    def shut_or_say_why() -> None:
-        try:
-            shut()
-        except MemkitError as error:
-            _log.warning("a memory that was dropped without close() was not closed well: %s", error)
-
-    thread = threading.Thread(target=shut_or_say_why, name="memkit-close", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        # The interpreter is shutting down and starts no more threads; nothing else runs then.
-        shut()
-    else:
-        thread.join(_DROPPED_SECONDS)
