@@ -122,7 +122,9 @@ class Config:
             raise ConfigError(f"environment must be development or production, got {shown(self.environment)}")
         if self.synchronous not in ("NORMAL", "FULL"):
             raise ConfigError(f"synchronous must be NORMAL or FULL, got {shown(self.synchronous)}")
-        if not isinstance(self.index, QdrantServer) and self.index != "edge":
+        if not isinstance(self.index, QdrantServer) and not (
+            isinstance(self.index, str) and self.index == "edge"
+        ):
             raise ConfigError(f"index must be 'edge' or a QdrantServer, got {shown(self.index)}")
         for name in (
             "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
@@ -143,7 +145,7 @@ class Config:
             raise ConfigError(f"agent_id {problem}")
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
-            if isinstance(one.default, str) and not isinstance(value, str | QdrantServer):
+            if isinstance(one.default, str) and one.name != "index" and not isinstance(value, str):
                 raise ConfigError(f"{one.name} must be a text, got {shown(value)}")
             if isinstance(one.default, bool):
                 if not isinstance(value, bool):

@@ -14,7 +14,7 @@ from memkit_core.errors import (
     ScopeError,
     shown,
 )
-from memkit_core.inputs import checked_enum, checked_scopes, checked_space, listed
+from memkit_core.inputs import checked_bool, checked_enum, checked_scopes, checked_space, listed
 from memkit_core.models import NOTES, RUNS, RecordType, Target
 from memkit_core.ports import Selection, VectorSpace
 from memkit_core.scope import Scope
@@ -89,6 +89,7 @@ class Transfer:
         # Here, because pydantic takes as long to import as all the rest of a memory.
         from memkit_core.transfer.exporting import write_rows
 
+        everything = checked_bool(everything, "export_jsonl: everything")
         if everything and scope is not None:
             raise InvalidInputError("export_jsonl: give everything=True alone, or a scope")
         if scope is None and not everything:

@@ -42,7 +42,7 @@ def fill(memory, user, session, mark, facts=3, messages=4):
         scope=session,
     )
     memory.sessions.update(scope=session, title=mark)
-    memory.summaries.update(scope=session, threshold=1, keep=1)
+    memory.summaries.update(scope=session, threshold=40, keep=1)
 
 
 def seen(memory, user, session):

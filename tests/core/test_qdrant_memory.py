@@ -1,22 +1,20 @@
 """A memory whose vectors are on a Qdrant server; the client's own engine stands in for the server."""
 
+import dataclasses
 import pickle
 import socket
 
 import pytest
 
 from memkit_core import Config, ConfigError, Memory, QdrantServer, Ranking, Scope
-from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.indexes import qdrant_keeper
 from memkit_core.indexes.qdrant import QdrantIndex, connect_qdrant
 
 ALICE, BOB = Scope.user("alice"), Scope.user("bob")
 DENSE = Ranking(keyword=0.0)
 SERVER = Config(index=QdrantServer(url="http://localhost:6333"))
-
-
-class Apart(WordLlamaEmbedder):
-    """The built-in embedder as another object, so that two memories in one process share nothing."""
+APART = dataclasses.replace(SERVER, outbox_attempts=4)
+"""Other settings, so that two memories in one process share nothing."""
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_one_writes_and_all_search(server, tmp_path):
     with Memory.open(tmp_path / "m.db", config=SERVER) as writer:
         writer.add("The tent is green.", scope=ALICE)
         assert writer.flush()
-        with Memory.open(tmp_path / "m.db", config=SERVER, embedder=Apart()) as reader:
+        with Memory.open(tmp_path / "m.db", config=APART) as reader:
             assert reader.capabilities.index
             assert found(reader) == (["The tent is green."], set())
             reader.add("The canoe is blue.", scope=ALICE)
