@@ -134,7 +134,14 @@ class Memory:
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
-        self.upkeep = Upkeep(self._store, parts.indexers, clock, changed=self._worker.wake)
+        self.upkeep = Upkeep(
+            self._store,
+            parts.indexers,
+            config,
+            clock,
+            settle=self._accesses.write,
+            changed=self._worker.wake,
+        )
         self.transfer = Transfer(
             self._store, parts.embedder, clock, settle=self._settle, changed=self._worker.wake
         )

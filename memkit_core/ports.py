@@ -157,6 +157,24 @@ class ListQuery:
     cursor: str | None = None
 
 
+class Standing(NamedTuple):
+    """A memory as forgetting sees it: light enough to look at every one of a store.
+
+    A named tuple, like `Candidate`. `row` is the store's own number of it; `created`, `updated` and
+    `accessed` are milliseconds, the last None when no recall returned it.
+    """
+
+    row: int
+    scope: Scope
+    id: str
+    version: int
+    importance: float
+    created: int
+    updated: int
+    accessed: int | None
+    accesses: int
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How often recall returned a record, and when last."""
@@ -379,6 +397,19 @@ class RecordTable(Protocol):
 
         Pinned records never expire.
         """
+
+    def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
+        """Visible, unpinned memories of all scopes with this status, ascending by row number above `after`."""
+
+    def archive_standing(self, seen: Sequence[Standing], *, now: datetime) -> list[Standing]:
+        """Archive, at the moment `now`, the active ones of these memories; returns which, in order.
+
+        What was changed or recalled since it was seen stays as it is. Version counts up, updated_at
+        moves, the history tells it as `archived`, and each gets its outbox entry.
+        """
+
+    def delete_standing(self, seen: Sequence[Standing]) -> tuple[list[Standing], DeleteReceipt]:
+        """Delete the archived ones of these memories that nobody changed or recalled since; returns which."""
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """The changes of a visible memory, oldest first, its making the first; empty when unknown."""

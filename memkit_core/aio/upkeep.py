@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
 from memkit_core.models import DeleteReceipt
-from memkit_core.upkeep import Findings, Upkeep
+from memkit_core.settings import ForgetPolicy
+from memkit_core.upkeep import Findings, Forgotten, Upkeep
+from memkit_core.upkeep.decay import Progress
 
 
 class AsyncUpkeep:
@@ -30,6 +32,23 @@ class AsyncUpkeep:
     async def sweep(self, *, batch: int = 500) -> DeleteReceipt:
         """See `Upkeep.sweep`."""
         return await self._hops.run(self._upkeep.sweep, batch=batch)
+
+    async def forget(
+        self,
+        *,
+        apply: bool = False,
+        policy: ForgetPolicy | str | None = None,
+        delete_after_days: float | None = None,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """See `Upkeep.forget`; a `progress` is called in the worker thread."""
+        return await self._hops.run(
+            self._upkeep.forget,
+            apply=apply,
+            policy=policy,
+            delete_after_days=delete_after_days,
+            progress=progress,
+        )
 
     async def purge(self) -> DeleteReceipt:
         """See `Upkeep.purge`."""

@@ -10,6 +10,7 @@ import typer
 from memkit_core import MemkitError, __version__
 from memkit_core.cli.demo import demo
 from memkit_core.cli.evaluation import evaluation
+from memkit_core.cli.forgetting import forgetting
 from memkit_core.cli.listing import listing
 from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
@@ -34,6 +35,7 @@ app.command("list")(listing)
 app.command("eval")(evaluation)
 app.command("repair")(repairing)
 app.command("reindex")(reindexing)
+app.command("forget")(forgetting)
 app.command("export")(exporting)
 app.command("import")(importing)
 app.command("backup")(backing_up)

@@ -16,6 +16,7 @@ from memkit_core.testing.partitions import PartitionsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.sessions import SessionsContract
+from memkit_core.testing.standing import StandingContract
 from memkit_core.testing.values import ValuesContract
 from memkit_core.testing.vectors import VectorsContract
 
@@ -27,6 +28,7 @@ class RecordStoreContract(
     SuccessionContract,
     DecidingContract,
     SweepingContract,
+    StandingContract,
     ListingContract,
     ExpiryContract,
     CandidatesContract,

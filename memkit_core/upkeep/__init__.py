@@ -1,5 +1,6 @@
 """Upkeep: what keeps a store right over the years."""
 
+from memkit_core.upkeep.decay import Fading, Fate, Forgotten, effective_importance
 from memkit_core.upkeep.upkeep import Findings, Upkeep
 
-__all__ = ["Findings", "Upkeep"]
+__all__ = ["Fading", "Fate", "Findings", "Forgotten", "Upkeep", "effective_importance"]

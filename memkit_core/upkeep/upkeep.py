@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from memkit_core.errors import BackendUnavailableError
+from memkit_core.config import Config
+from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, shown
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_count
+from memkit_core.inputs import checked_bool, checked_count, checked_enum
 from memkit_core.models import DeleteReceipt
 from memkit_core.ports import Problem, RecordStore
+from memkit_core.settings import ForgetPolicy, Forgetting
 from memkit_core.times import Clock
+from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,25 @@ class Upkeep:
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
     def __init__(
-        self, store: RecordStore, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
+        self,
+        store: RecordStore,
+        indexers: Indexers,
+        config: Config,
+        clock: Clock,
+        *,
+        settle: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
-        """Look after these; `changed` is called when the indexes have something to catch up with."""
+        """Look after these.
+
+        `settle` writes down what recall returned, `changed` is called when the indexes have something to
+        catch up with.
+        """
         self._store = store
         self._indexers = indexers
+        self._config = config
         self._clock = clock
+        self._settle = settle
         self._changed = changed
 
     def verify(self) -> Findings:
@@ -95,6 +113,46 @@ class Upkeep:
             self._changed()
         return receipt
 
+    def forget(
+        self,
+        *,
+        apply: bool = False,
+        policy: ForgetPolicy | str | None = None,
+        delete_after_days: float | None = None,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """Archive what time has made unimportant, whoever's it is; a dry run unless `apply`.
+
+        Returns what was, or would be, archived and deleted, with the numbers that decided it. Stored
+        importance never changes, so it does not matter how often it runs; pinned memories are never
+        forgotten. What is archived can be restored. One short transaction for each
+        `Config.forgetting.batch` memories, so that other writers wait only shortly; what is recalled or
+        changed meanwhile stays. Safe to kill and to run twice.
+
+        Args:
+            apply: do it, and do not only say what would be done.
+            policy: `"importance"` or `"utility"`, see `Forgetting`; that of `Config.forgetting` when None.
+            delete_after_days: delete what has been archived for longer than so many days; None for what
+                `Config.forgetting` says.
+            progress: is told how many memories were looked at so far.
+
+        Raises:
+            InvalidInputError: no such policy, or no number of days above 0; nothing is changed.
+            BackendError: the store failed; what was done before stays done.
+        """
+        checked_bool(apply, "forget: apply")
+        if progress is not None and not callable(progress):
+            raise InvalidInputError(f"forget: progress must be a function, got {shown(progress)}")
+        rule = _rule(self._config.forgetting, policy, delete_after_days)
+        # Before anything is weighed: a memory that was recalled just now is not idle.
+        self._settle()
+        forgotten = Forgetter(self._store.records, rule, self._clock()).run(
+            apply=apply, progress=progress or _untold
+        )
+        if apply and len(forgotten):
+            self._changed()
+        return forgotten
+
     def purge(self) -> DeleteReceipt:
         """Sweep, and leave nothing of what was deleted in any file; returns what was swept.
 
@@ -123,6 +181,22 @@ class Upkeep:
             elif differing:
                 problems = [*problems, _index_problem(indexer, differing, mend=mend)]
         return Findings(tuple(problems), tuple(unchecked))
+
+
+def _rule(configured: Forgetting, policy: object, delete_after_days: float | None) -> Forgetting:
+    changed: dict[str, Any] = {}
+    if policy is not None:
+        changed["policy"] = checked_enum(ForgetPolicy, policy, "forget: policy")
+    if delete_after_days is not None:
+        changed["delete_after_days"] = delete_after_days
+    try:
+        return dataclasses.replace(configured, **changed)
+    except ConfigError as error:
+        raise InvalidInputError(f"forget: {error}") from None
+
+
+def _untold(_looked_at: int) -> None:
+    """Nobody wants to know how far it is."""
 
 
 def _rebuilt(indexer: Indexer) -> int | None:
