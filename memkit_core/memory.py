@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from memkit_core.transfer.files import Place
     from memkit_core.transfer.mapping import ScopeMap
     from memkit_core.typed import Episodes, Profiles, Skills
+    from memkit_core.upkeep import Upkeep
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -149,7 +150,14 @@ class Memory:
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
-            _shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
+            _shut,
+            self.sessions.queue,
+            self.upkeep,
+            self._store,
+            self._worker,
+            self._accesses,
+            parts,
+            os.getpid(),
         )
         self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
         if waiting:
@@ -1070,6 +1078,7 @@ def _work_off(indexers: Indexers, timeout: float | None) -> None:
 
 def _shut(
     queue: PersistQueue,
+    upkeep: Upkeep,
     store: StoreHandle,
     worker: Worker,
     accesses: AccessCounts,
@@ -1080,8 +1089,9 @@ def _shut(
     from memkit_core.worker import write_down
 
     queue.close(_CLOSE_SECONDS)
+    ended = upkeep.stop(_CLOSE_SECONDS)
     store.close()
-    ended = worker.stop(_CLOSE_SECONDS)
+    ended = worker.stop(_CLOSE_SECONDS) and ended
     try:
         write_down(accesses)
         if ended and pid == os.getpid():

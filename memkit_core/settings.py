@@ -89,6 +89,10 @@ class Schedule:
         if not isinstance(self.thread, bool):
             raise ConfigError(f"thread must be True or False, got {shown(self.thread)}")
         _check_numbers(self, above=("outbox_seconds", "checkpoint_seconds", "sweep_seconds", "lease_seconds"))
+        if self.lease_seconds > _LONGEST_LEASE:
+            raise ConfigError(
+                f"lease_seconds must be at most {_LONGEST_LEASE}, got {shown(self.lease_seconds)}"
+            )
         hour = self.forget_hour
         if hour is not None and (type(hour) is not int or not 0 <= hour < 24):  # noqa: PLR2004 - hours of a day
             raise ConfigError(f"forget_hour must be a whole number from 0 to 23, or None, got {shown(hour)}")
@@ -96,6 +100,7 @@ class Schedule:
 
 _LONGEST_DAYS = 1_000_000
 _HIGHEST = 1e9
+_LONGEST_LEASE = 86_400
 
 
 def checked_days(value: object, name: str) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
 from memkit_core.models import DeleteReceipt
+from memkit_core.ports import JobState
 from memkit_core.settings import ForgetPolicy
-from memkit_core.upkeep import Findings, Forgotten, Upkeep
+from memkit_core.upkeep import Findings, Forgotten, JobRun, Upkeep
 from memkit_core.upkeep.decay import Progress
 
 
@@ -49,6 +50,22 @@ class AsyncUpkeep:
             delete_after_days=delete_after_days,
             progress=progress,
         )
+
+    async def run_due(self) -> list[JobRun]:
+        """See `Upkeep.run_due`."""
+        return await self._hops.run(self._upkeep.run_due)
+
+    async def start(self) -> None:
+        """See `Upkeep.start`."""
+        self._upkeep.start()
+
+    async def stop(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a deadline of the work, not of the await
+        """See `Upkeep.stop`."""
+        return await self._hops.run(self._upkeep.stop, timeout)
+
+    async def jobs(self) -> list[JobState]:
+        """See `Upkeep.jobs`."""
+        return await self._hops.run(self._upkeep.jobs)
 
     async def purge(self) -> DeleteReceipt:
         """See `Upkeep.purge`."""

@@ -7,6 +7,7 @@ from memkit_core.testing.duplicates import DuplicatesContract
 from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
+from memkit_core.testing.jobs import JobsContract
 from memkit_core.testing.keywords import KeywordIndexContract
 from memkit_core.testing.life import DecidingContract, SuccessionContract, SweepingContract
 from memkit_core.testing.lifecycle import LifecycleContract
@@ -41,6 +42,7 @@ class RecordStoreContract(
     LogContract,
     SessionsContract,
     ValuesContract,
+    JobsContract,
     IsolationContract,
     LifecycleContract,
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 from memkit_core.config import Config
 from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, shown
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_bool, checked_count, checked_enum
+from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import Problem, RecordStore
-from memkit_core.settings import ForgetPolicy, Forgetting
+from memkit_core.ports import JobState, Problem
+from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
+from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
 from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
+from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Upkeep:
 
     def __init__(
         self,
-        store: RecordStore,
+        store: StoreHandle,
         indexers: Indexers,
         config: Config,
         clock: Clock,
@@ -69,6 +72,10 @@ class Upkeep:
         self._clock = clock
         self._settle = settle
         self._changed = changed
+        plan = config.upkeep or Schedule()
+        self._scheduler = Scheduler(store, clock, self._jobs(plan), lease_seconds=plan.lease_seconds)
+        if config.upkeep is not None and plan.thread:
+            self._scheduler.start()
 
     def verify(self) -> Findings:
         """Compare everything derived with the records: tags, keyword rows, counters, vectors, indexes.
@@ -152,6 +159,53 @@ class Upkeep:
         if apply and len(forgotten):
             self._changed()
         return forgotten
+
+    def run_due(self) -> list[JobRun]:
+        """Do the periodic work that is due and that no other process does; returns what was done.
+
+        The jobs are those of `Schedule`: `outbox`, `checkpoint`, `sweep`, and `forget` when it has an hour.
+        When each is due stands in the store, so that a restart goes on where the last process was. A
+        job that fails is told by its `error`, and done again when it is due again.
+
+        Raises:
+            BackendError: the store cannot say what is due.
+        """
+        return self._scheduler.run_due()
+
+    def start(self) -> None:
+        """Have a thread of this process do what is due, until the memory is closed; see `run_due`."""
+        self._store.check_open()
+        self._scheduler.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End that thread, waiting for its present job at most `timeout` seconds; whether it ended."""
+        return self._scheduler.stop(checked_timeout(timeout, "stop: timeout"))
+
+    def jobs(self) -> list[JobState]:
+        """When each periodic job was last done, by whichever process, and is due; by name."""
+        return self._store.jobs.list()
+
+    def _jobs(self, plan: Schedule) -> list[Job]:
+        jobs = [
+            Job("outbox", Every(plan.outbox_seconds), lambda _: self._work_off(plan.lease_seconds / 2)),
+            Job("checkpoint", Every(plan.checkpoint_seconds), lambda _: self._checkpoint()),
+            Job("sweep", Every(plan.sweep_seconds), lambda _: self.sweep()),
+        ]
+        if plan.forget_hour is not None:
+            at = Daily(plan.forget_hour)
+            jobs.append(Job("forget", at, lambda renew: self.forget(apply=True, progress=lambda _: renew())))
+        return jobs
+
+    def _work_off(self, seconds: float) -> None:
+        self._settle()
+        self._indexers.sync(deadline=time.monotonic() + seconds)
+        self._indexers.flush()
+
+    def _checkpoint(self) -> None:
+        logged = self._store.logged()
+        if logged is not None:
+            # A reader that prevents it is no error: the next time will do.
+            logged.checkpoint()
 
     def purge(self) -> DeleteReceipt:
         """Sweep, and leave nothing of what was deleted in any file; returns what was swept.

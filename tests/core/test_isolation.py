@@ -594,6 +594,7 @@ NEITHER = {
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts, kinds and ids, no content.
     "Upkeep.forget",
+    *("Upkeep.run_due", "Upkeep.start", "Upkeep.stop", "Upkeep.jobs"),
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
     "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
