@@ -138,6 +138,7 @@ class Memory:
         self.upkeep = Upkeep(
             self._store,
             parts.indexers,
+            parts.embedder,
             config,
             clock,
             settle=self._accesses.write,

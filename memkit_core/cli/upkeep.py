@@ -1,4 +1,4 @@
-"""`memkit upkeep`, `memkit repair` and `memkit reindex`."""
+"""`memkit doctor`, `memkit upkeep`, `memkit repair` and `memkit reindex`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ import typer
 from memkit_core import Config, Memory, Schedule
 from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
-from memkit_core.upkeep import Findings, JobRun
+from memkit_core.upkeep import Findings, JobRun, Level
 
 _NOT_WHOLE = _FAILED = 1
 _LOOK_SECONDS = 1.0
+
+
+def examining(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> int:
+    """Look at everything, and say what is wrong and what to do. Exits with 1 when there is an ERROR."""
+    with open_existing(db, embedder) as memory, stderr().status("looking at every row and every vector"):
+        findings = memory.upkeep.doctor()
+    if as_json:
+        write_json(findings)
+    else:
+        for one in findings:
+            stdout().print(f"{one.level}  {one.code}: {visible(one.what)}", soft_wrap=True)
+            stdout().print(f"    {visible(one.remedy)}", soft_wrap=True)
+        if not findings:
+            stderr().print("all is well")
+    return _FAILED if any(one.level is Level.ERROR for one in findings) else 0
 
 
 def keeping_up(

@@ -1,7 +1,18 @@
 """Upkeep: what keeps a store right over the years."""
 
 from memkit_core.upkeep.decay import Fading, Fate, Forgotten, effective_importance
+from memkit_core.upkeep.doctor import Finding, Level
 from memkit_core.upkeep.jobs import JobRun
 from memkit_core.upkeep.upkeep import Findings, Upkeep
 
-__all__ = ["Fading", "Fate", "Findings", "Forgotten", "JobRun", "Upkeep", "effective_importance"]
+__all__ = [
+    "Fading",
+    "Fate",
+    "Finding",
+    "Findings",
+    "Forgotten",
+    "JobRun",
+    "Level",
+    "Upkeep",
+    "effective_importance",
+]

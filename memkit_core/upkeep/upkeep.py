@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkit_core.config import Config
+from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, shown
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
@@ -18,6 +19,7 @@ from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
 from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
+from memkit_core.upkeep.doctor import Doctor, Finding
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
 
 
@@ -55,6 +57,7 @@ class Upkeep:
         self,
         store: StoreHandle,
         indexers: Indexers,
+        embedder: CheckedEmbedder,
         config: Config,
         clock: Clock,
         *,
@@ -72,6 +75,7 @@ class Upkeep:
         self._clock = clock
         self._settle = settle
         self._changed = changed
+        self._doctor = Doctor(store, indexers, embedder, config, clock, verify=self.verify)
         plan = config.upkeep or Schedule()
         self._scheduler = Scheduler(store, clock, self._jobs(plan), lease_seconds=plan.lease_seconds)
         if config.upkeep is not None and plan.thread:
@@ -159,6 +163,16 @@ class Upkeep:
         if apply and len(forgotten):
             self._changed()
         return forgotten
+
+    def doctor(self) -> list[Finding]:
+        """What is wrong with the store, or soon will be, each with its remedy; the worst first.
+
+        Looks at all that `verify` compares, and takes as long; further at settings, models, the disk,
+        the write-ahead log, the outbox and the periodic jobs. Changes nothing, but notes how long the
+        outbox is: that it grows shows only over several looks. That a query goes without a scope or
+        a limit cannot happen, so it is not looked for.
+        """
+        return self._doctor.findings()
 
     def run_due(self) -> list[JobRun]:
         """Do the periodic work that is due and that no other process does; returns what was done.
