@@ -157,6 +157,15 @@ class ListQuery:
     cursor: str | None = None
 
 
+class RecordCount(NamedTuple):
+    """How many records of all scopes have this space, status and type."""
+
+    space: str
+    status: str
+    type: str
+    number: int
+
+
 class Standing(NamedTuple):
     """A memory as forgetting sees it: light enough to look at every one of a store.
 
@@ -397,6 +406,9 @@ class RecordTable(Protocol):
 
         Pinned records never expire.
         """
+
+    def counts(self) -> Sequence[RecordCount]:
+        """How many records there are of each kind, whoever's, expired ones included; none with 0."""
 
     def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
         """Visible, unpinned memories of all scopes with this status, ascending by row number above `after`."""
@@ -691,6 +703,9 @@ class MessageLog(Protocol):
 
     def clear(self, session: Scope) -> DeleteReceipt:
         """Delete the session and its log with turns, vectors, summary and stored values; its memories stay."""
+
+    def counts(self) -> tuple[int, int]:
+        """How many sessions and how many messages there are, whoever's."""
 
     def session(self, session: Scope) -> Session | None:
         """The session, None when it was neither created nor appended to."""

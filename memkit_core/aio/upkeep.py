@@ -6,7 +6,7 @@ from memkit_core.aio.hops import Hops
 from memkit_core.models import DeleteReceipt
 from memkit_core.ports import JobState
 from memkit_core.settings import ForgetPolicy
-from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, Upkeep
+from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, Stats, Upkeep
 from memkit_core.upkeep.decay import Progress
 
 
@@ -54,6 +54,10 @@ class AsyncUpkeep:
     async def doctor(self) -> list[Finding]:
         """See `Upkeep.doctor`."""
         return await self._hops.run(self._upkeep.doctor)
+
+    async def stats(self) -> Stats:
+        """See `Upkeep.stats`."""
+        return await self._hops.run(self._upkeep.stats)
 
     async def run_due(self) -> list[JobRun]:
         """See `Upkeep.run_due`."""

@@ -15,6 +15,7 @@ from memkit_core.cli.listing import listing
 from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
+from memkit_core.cli.stats import counting
 from memkit_core.cli.upkeep import examining, keeping_up, reindexing, repairing
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
@@ -35,6 +36,7 @@ app.command("list")(listing)
 app.command("eval")(evaluation)
 app.command("repair")(repairing)
 app.command("reindex")(reindexing)
+app.command("stats")(counting)
 app.command("doctor")(examining)
 app.command("upkeep")(keeping_up)
 app.command("forget")(forgetting)

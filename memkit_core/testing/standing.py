@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from memkit_core.models import MEMORIES, ChangeKind, DeleteReceipt, RecordPatch, Status, Target
+from memkit_core.models import (
+    MEMORIES,
+    ChangeKind,
+    DeleteReceipt,
+    RecordPatch,
+    RecordType,
+    Role,
+    Status,
+    Target,
+)
 from memkit_core.ports import Access, ListQuery, RecordStore, Standing
 from memkit_core.scope import Scope
 from memkit_core.testing.guard import ContractGuard
@@ -124,6 +133,26 @@ class StandingContract(ContractGuard):
         assert found_by_words(store, Target(scope=ALICE), "tea") == {"restored", "active"}
         assert store.records.delete_standing(seen) == ([], DeleteReceipt())
         assert store.verify() == []
+
+    def test_records_are_counted_by_kind(self, store: RecordStore) -> None:
+        """Records of all scopes by space, status and type; sessions and messages, turns or not."""
+        assert list(store.records.counts()) == []
+        assert store.log.counts() == (0, 0)
+        store.records.put(ALICE, [
+            record(ALICE, "a"),
+            record(ALICE, "skill", type=RecordType.SKILL),
+            record(ALICE, "document", space="documents:d"),
+        ])  # fmt: skip
+        store.records.put(BOB, [record(BOB, "b", expires_at=NOW), record(BOB, "c", status=Status.ARCHIVED)])
+        append(store, TALK, [message("m"), message("t", role=Role.TOOL)])
+        assert sorted(store.records.counts()) == [
+            ("documents:d", "active", "fact", 1),
+            ("memories", "active", "fact", 2),
+            ("memories", "active", "skill", 1),
+            ("memories", "archived", "fact", 1),
+            ("messages", "active", "event", 1),
+        ]
+        assert store.log.counts() == (1, 2)
 
     def test_nothing_to_forget(self, store: RecordStore) -> None:
         """An empty list changes nothing."""

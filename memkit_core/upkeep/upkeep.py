@@ -21,6 +21,7 @@ from memkit_core.times import Clock
 from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
 from memkit_core.upkeep.doctor import Doctor, Finding
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
+from memkit_core.upkeep.stats import Stats, stats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,10 @@ class Upkeep:
         a limit cannot happen, so it is not looked for.
         """
         return self._doctor.findings()
+
+    def stats(self) -> Stats:
+        """What the store holds, in numbers: records, conversations, vectors, what waits, bytes."""
+        return stats_of(self._store, self._indexers)
 
     def run_due(self) -> list[JobRun]:
         """Do the periodic work that is due and that no other process does; returns what was done.

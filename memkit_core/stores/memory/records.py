@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -21,7 +22,17 @@ from memkit_core.models import (
     Status,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Standing, Step, VectorSpace
+from memkit_core.ports import (
+    Access,
+    Candidate,
+    ListQuery,
+    Matrix,
+    MemoryView,
+    RecordCount,
+    Standing,
+    Step,
+    VectorSpace,
+)
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given, other_space
@@ -112,6 +123,15 @@ class InMemoryRecords:
                 if row.record.expires_at is not None and not row.record.is_visible_at(now)
             )
             return self._state.remove([row for _, _, row in expired[:limit]])
+
+    def counts(self) -> Sequence[RecordCount]:
+        """See `RecordTable.counts`."""
+        with self._state.open():
+            counted = Counter(
+                (row.record.space, row.record.status.value, row.record.type.value)
+                for row in self._state.rows.values()
+            )
+        return [RecordCount(*kind, count) for kind, count in sorted(counted.items())]
 
     def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
         """See `RecordTable.standing`."""

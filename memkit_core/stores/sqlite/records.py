@@ -21,7 +21,17 @@ from memkit_core.models import (
     Status,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Standing, Step, VectorSpace
+from memkit_core.ports import (
+    Access,
+    Candidate,
+    ListQuery,
+    Matrix,
+    MemoryView,
+    RecordCount,
+    Standing,
+    Step,
+    VectorSpace,
+)
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import patched, whole_history
@@ -153,6 +163,14 @@ class SQLiteRecords:
             )
             drop_unused(connection, dict.fromkeys(scope_id for _, scope_id in rows))
         return receipt
+
+    def counts(self) -> Sequence[RecordCount]:
+        """See `RecordTable.counts`."""
+        with self._database.connection() as connection:
+            rows = connection.execute(
+                "SELECT space, status, type, count(*) FROM records GROUP BY space, status, type"
+            ).fetchall()
+        return [RecordCount(*row) for row in rows]
 
     def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
         """See `RecordTable.standing`."""
