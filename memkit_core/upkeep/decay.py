@@ -125,7 +125,8 @@ class Forgotten:
     Attributes:
         policy: by which rule.
         applied: whether it was done.
-        looked_at: how many memories were looked at: active and archived ones that are not pinned.
+        looked_at: how many memories were looked at: active ones that are not pinned, and archived ones
+            where those may be deleted.
         archived: what was, or would be, archived, in the order it was first stored.
         deleted: the same for what was deleted.
         receipt: what the deleted took along; all 0 in a dry run.

@@ -1,10 +1,13 @@
 """`memory.upkeep.doctor`: each finding is caused for real, told with its remedy, and gone when it is mended."""
 
 import contextlib
+import inspect
 import json
+import re
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from memkit_core import Config, Memory, Schedule, Scope
 from memkit_core.connect import connect
 from memkit_core.errors import BackendUnavailableError
 from memkit_core.times import utc_now
-from memkit_core.upkeep import Level
+from memkit_core.upkeep import Level, doctor
 from memkit_core.upkeep.jobs import Every, Job
 
 ALICE = Scope.user("alice")
@@ -270,3 +273,25 @@ def test_on_the_command_line(path):
     (found,) = json.loads(memkit("--json", code=1).stdout)
     assert (found["level"], found["code"]) == ("ERROR", "out-of-step")
     assert "run memkit repair" in memkit(code=1).stdout
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "upkeep.md"
+
+
+def test_every_code_is_documented():
+    """Each code stands in `docs/upkeep.md` with its level."""
+    text = DOCS.read_text()
+    found = re.findall(r'level=Level\.(\w+),\s+code="([a-z-]+)"', inspect.getsource(doctor))
+    assert len(found) == 12
+    for level, code in found:
+        assert f"| `{code}` | {level} |" in text
+    assert "| `out-of-step` | ERROR |" in text
+
+
+def test_the_example_of_the_docs(tmp_path, monkeypatch):
+    """The code in `docs/upkeep.md` runs as it stands."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    exec(code, {})
+    with Memory.open("memory.db") as memory:
+        assert "sweep" in {job.name for job in memory.upkeep.jobs()}

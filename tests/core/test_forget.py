@@ -2,7 +2,7 @@
 
 import math
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -224,6 +224,38 @@ def test_writers_go_on_meanwhile(tmp_path, clock):
         writer.join()
         assert len(done.archived) == 300
         assert len(memory.list_records(scope=BOB)) == 30
+
+
+KILLED = """
+    import os, signal, sys
+    from datetime import UTC, datetime
+    from memkit_core import Config, Forgetting, Memory
+    config = Config(forgetting=Forgetting(batch=10))
+    memory = Memory.open("memory.db", config=config, clock=lambda: datetime(2026, 3, 1, tzinfo=UTC))
+    def die(looked_at):
+        if looked_at == 30:
+            print("dying", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    memory.upkeep.forget(apply=True, progress=die)
+"""
+
+
+def test_killed_in_the_middle(memory, clock, start_script):
+    """What was archived before stays archived, nothing is lost or done twice, and a second run does the rest."""
+    news = [NewMemory(content=f"f {n}", importance=0.0) for n in range(100)]
+    memory.add_many(news, scope=ALICE)
+    memory.flush()
+    process = start_script(KILLED)
+    assert process.stdout.readline() == "dying\n"
+    process.wait()
+    assert len(memory.list_records(scope=ALICE, status=Status.ARCHIVED)) == 30
+    clock.now = datetime(2026, 3, 1, tzinfo=UTC)
+    assert len(memory.upkeep.forget(apply=True).archived) == 70
+    archived = memory.list_records(scope=ALICE, status=Status.ARCHIVED)
+    assert {one.version for one in archived} == {2}
+    assert len(archived) == 100
+    memory.flush()
+    assert memory.upkeep.verify().whole
 
 
 @pytest.mark.parametrize(
