@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.forgetting import measured_forgetting
 from benchmarks.history import measured_history
 from benchmarks.moving import measured_moving
 from benchmarks.plan import Plan
@@ -35,6 +36,7 @@ def main() -> int:
             *measured_records(plan),
             *measured_history(plan),
             *measured_moving(plan),
+            *measured_forgetting(plan),
         ]
     show(lines)
     return int(options.strict and any(line.holds is False for line in lines))

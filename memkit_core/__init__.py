@@ -59,6 +59,7 @@ from memkit_core.models import (
 )
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import Scope, ScopeKind
+from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
@@ -93,6 +94,8 @@ __all__ = [
     "ExtractiveSummarizer",
     "Filter",
     "FilterError",
+    "ForgetPolicy",
+    "Forgetting",
     "ImportFileError",
     "InvalidInputError",
     "InvalidPromotionError",
@@ -120,6 +123,7 @@ __all__ = [
     "RecordType",
     "Role",
     "RunState",
+    "Schedule",
     "SchemaError",
     "Scope",
     "ScopeError",

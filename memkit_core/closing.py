@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memkit_core.indexing import Indexers
     from memkit_core.recall.access import AccessCounts
     from memkit_core.stores.handle import StoreHandle
+    from memkit_core.upkeep import Upkeep
     from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
@@ -42,6 +43,7 @@ def work_off(indexers: Indexers, timeout: float | None) -> None:
 
 def shut(
     queue: PersistQueue,
+    upkeep: Upkeep,
     store: StoreHandle,
     worker: Worker,
     accesses: AccessCounts,
@@ -50,8 +52,9 @@ def shut(
 ) -> None:
     """Finish and close; in a forked child only what the child itself opened."""
     queue.close(_CLOSE_SECONDS)
+    ended = upkeep.stop(_CLOSE_SECONDS)
     store.close()
-    ended = worker.stop(_CLOSE_SECONDS)
+    ended = worker.stop(_CLOSE_SECONDS) and ended
     try:
         write_down(accesses)
         if ended and pid == os.getpid():

@@ -9,9 +9,15 @@ from typing import Literal
 from memkit_core.errors import ConfigError, shown
 from memkit_core.recall.ranking import Ranking
 from memkit_core.scope import id_problem
+from memkit_core.settings import Forgetting, Schedule
 
 MEBIBYTE = 1024 * 1024
 _LARGEST = 2**53
+_VALUES: dict[str, tuple[type, ...]] = {
+    "ranking": (Ranking,),
+    "forgetting": (Forgetting,),
+    "upkeep": (Schedule, type(None)),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,8 @@ class Config:
         summary_threshold: tokens of a conversation above which its older part is summarised.
         summary_keep: the newest messages that no summary takes in.
         summary_max_tokens: the most tokens of a summary.
+        forgetting: what `memory.upkeep.forget` archives and deletes.
+        upkeep: when the periodic work is done, and that a thread does it; None starts no thread.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
     """
@@ -113,10 +121,15 @@ class Config:
     summary_threshold: int = 170_000
     summary_keep: int = 6
     summary_max_tokens: int = 2_000
+    forgetting: Forgetting = field(default_factory=Forgetting)
+    upkeep: Schedule | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
     def __post_init__(self) -> None:
         """Refuse settings that no memory could run with."""
+        for name, kinds in _VALUES.items():
+            if not isinstance(value := getattr(self, name), kinds):
+                raise ConfigError(f"{name} must be a memkit_core.{kinds[0].__name__}, got {shown(value)}")
         self._check_kinds()
         if self.environment not in ("development", "production"):
             raise ConfigError(f"environment must be development or production, got {shown(self.environment)}")
@@ -139,8 +152,6 @@ class Config:
 
     def _check_kinds(self) -> None:
         """Refuse what is of another kind than the default, or no finite number."""
-        if not isinstance(self.ranking, Ranking):
-            raise ConfigError(f"ranking must be a memkit_core.Ranking, got {shown(self.ranking)}")
         if self.agent_id is not None and (problem := id_problem(self.agent_id)):
             raise ConfigError(f"agent_id {problem}")
         for one in dataclasses.fields(self):

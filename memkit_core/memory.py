@@ -129,7 +129,15 @@ class Memory:
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
-        self.upkeep = Upkeep(self._store, parts.indexers, clock, changed=self._worker.wake)
+        self.upkeep = Upkeep(
+            self._store,
+            parts.indexers,
+            parts.embedder,
+            config,
+            clock,
+            settle=self._accesses.write,
+            changed=self._worker.wake,
+        )
         self.transfer = Transfer(
             self._store, parts.embedder, clock, settle=self._settle, changed=self._worker.wake
         )
@@ -137,7 +145,14 @@ class Memory:
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
-            shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
+            shut,
+            self.sessions.queue,
+            self.upkeep,
+            self._store,
+            self._worker,
+            self._accesses,
+            parts,
+            os.getpid(),
         )
         self._finalizer = weakref.finalize(self, shut_elsewhere, self._closing)
         if waiting:

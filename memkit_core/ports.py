@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -166,6 +166,33 @@ class ListQuery:
     order: str = "created_at"
     limit: int = 100
     cursor: str | None = None
+
+
+class RecordCount(NamedTuple):
+    """How many records of all scopes have this space, status and type."""
+
+    space: str
+    status: str
+    type: str
+    number: int
+
+
+class Standing(NamedTuple):
+    """A memory as forgetting sees it: light enough to look at every one of a store.
+
+    A named tuple, like `Candidate`. `row` is the store's own number of it; `created`, `updated` and
+    `accessed` are milliseconds, the last None when no recall returned it.
+    """
+
+    row: int
+    scope: Scope
+    id: str
+    version: int
+    importance: float
+    created: int
+    updated: int
+    accessed: int | None
+    accesses: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +417,22 @@ class RecordTable(Protocol):
 
         Pinned records never expire.
         """
+
+    def counts(self) -> Sequence[RecordCount]:
+        """How many records there are of each kind, whoever's, expired ones included; none with 0."""
+
+    def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
+        """Visible, unpinned memories of all scopes with this status, ascending by row number above `after`."""
+
+    def archive_standing(self, seen: Sequence[Standing], *, now: datetime) -> list[Standing]:
+        """Archive, at the moment `now`, the active ones of these memories; returns which, in order.
+
+        What was changed or recalled since it was seen stays as it is. Version counts up, updated_at
+        moves, the history tells it as `archived`, and each gets its outbox entry.
+        """
+
+    def delete_standing(self, seen: Sequence[Standing]) -> tuple[list[Standing], DeleteReceipt]:
+        """Delete the archived ones of these memories that nobody changed or recalled since; returns which."""
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """The changes of a visible memory, oldest first, its making the first; empty when unknown."""
@@ -672,6 +715,9 @@ class MessageLog(Protocol):
     def clear(self, session: Scope) -> DeleteReceipt:
         """Delete the session and its log with turns, vectors, summary and stored values; its memories stay."""
 
+    def counts(self) -> tuple[int, int]:
+        """How many sessions and how many messages there are, whoever's."""
+
     def session(self, session: Scope) -> Session | None:
         """The session, None when it was neither created nor appended to."""
 
@@ -735,6 +781,59 @@ class ValueTable(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """When a periodic job was done and is to be done again.
+
+    `leased_until` is None while nobody does it; `last_error` is that of the last run, None when it went well.
+    """
+
+    name: str
+    due_at: datetime
+    last_run_at: datetime | None = None
+    last_error: str | None = None
+    leased_until: datetime | None = None
+
+
+LONGEST_LEASE = timedelta(days=1)
+
+
+class JobTable(Protocol):
+    """The periodic jobs of a store, so that one process at a time does each, and a restart goes on."""
+
+    def claim(
+        self, name: str, *, holder: str, first: datetime, latest: datetime, now: datetime, until: datetime
+    ) -> bool:
+        """Take a job for `holder` until `until` when it is due and nobody has it; whether it was taken.
+
+        One transaction: of any number of threads and processes one takes it. A lease that has ended by
+        `now`, or that is to last for more than `LONGEST_LEASE`, holds nobody off: the second is one of a
+        clock that was set back.
+
+        Args:
+            name: the job.
+            holder: who takes it; another name for each one that might.
+            first: when it is due if it was never done.
+            latest: when it is due at the latest, as counted from now: what says later is brought
+                forward to that, because a clock was set back, or the plan changed.
+            now: the moment.
+            until: when the lease ends.
+        """
+
+    def renew(self, name: str, *, holder: str, until: datetime) -> bool:
+        """Have the lease end later; False when `holder` has it no more."""
+
+    def finish(self, name: str, *, holder: str, now: datetime, due: datetime, error: str | None) -> bool:
+        """Note that the job was done at `now`, and is due at `due`; False, and nothing, when somebody else took it."""
+
+    def look(self, outbox: int, *, now: datetime, keep: int) -> list[int]:
+        """Note how long the outbox is, and return the last `keep` such looks, oldest first."""
+
+    # Last, because its name hides the built-in type from what follows in the class.
+    def list(self) -> list[JobState]:
+        """The jobs that were ever claimed, by name."""
+
+
 class VectorSource(Protocol):
     """One vector space of a store: what its index is built from and kept in step with."""
 
@@ -790,6 +889,10 @@ class RecordStore(VectorSource, Protocol):
     def values(self) -> ValueTable:
         """Working memories and run states."""
 
+    @property
+    def jobs(self) -> JobTable:
+        """The periodic work on it."""
+
     def verify(self) -> list[Problem]:
         """What inside the store does not agree with its records; changes nothing. Reads every row."""
 
@@ -805,6 +908,21 @@ class RecordStore(VectorSource, Protocol):
 
     def close(self) -> None:
         """Let go of everything; safe to call twice. Later calls raise `ClosedError`."""
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A store in a file with a write-ahead log beside it."""
+
+    @property
+    def path(self) -> Path:
+        """The file it lives in."""
+
+    def log_bytes(self) -> int:
+        """How long the write-ahead log is."""
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
 
 
 # --------------------------------------------------------------------------------- moving a store

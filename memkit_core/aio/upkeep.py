@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
 from memkit_core.models import DeleteReceipt
-from memkit_core.upkeep import Findings, Upkeep
+from memkit_core.ports import JobState
+from memkit_core.settings import ForgetPolicy
+from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, Stats, Upkeep
+from memkit_core.upkeep.decay import Progress
 
 
 class AsyncUpkeep:
@@ -30,6 +33,47 @@ class AsyncUpkeep:
     async def sweep(self, *, batch: int = 500) -> DeleteReceipt:
         """See `Upkeep.sweep`."""
         return await self._hops.run(self._upkeep.sweep, batch=batch)
+
+    async def forget(
+        self,
+        *,
+        apply: bool = False,
+        policy: ForgetPolicy | str | None = None,
+        delete_after_days: float | None = None,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """See `Upkeep.forget`; a `progress` is called in the worker thread."""
+        return await self._hops.run(
+            self._upkeep.forget,
+            apply=apply,
+            policy=policy,
+            delete_after_days=delete_after_days,
+            progress=progress,
+        )
+
+    async def doctor(self) -> list[Finding]:
+        """See `Upkeep.doctor`."""
+        return await self._hops.run(self._upkeep.doctor)
+
+    async def stats(self) -> Stats:
+        """See `Upkeep.stats`."""
+        return await self._hops.run(self._upkeep.stats)
+
+    async def run_due(self) -> list[JobRun]:
+        """See `Upkeep.run_due`."""
+        return await self._hops.run(self._upkeep.run_due)
+
+    async def start(self) -> None:
+        """See `Upkeep.start`."""
+        self._upkeep.start()
+
+    async def stop(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a deadline of the work, not of the await
+        """See `Upkeep.stop`."""
+        return await self._hops.run(self._upkeep.stop, timeout)
+
+    async def jobs(self) -> list[JobState]:
+        """See `Upkeep.jobs`."""
+        return await self._hops.run(self._upkeep.jobs)
 
     async def purge(self) -> DeleteReceipt:
         """See `Upkeep.purge`."""

@@ -10,11 +10,13 @@ import typer
 from memkit_core import MemkitError, __version__
 from memkit_core.cli.demo import demo
 from memkit_core.cli.evaluation import evaluation
+from memkit_core.cli.forgetting import forgetting
 from memkit_core.cli.listing import listing
 from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
-from memkit_core.cli.upkeep import reindexing, repairing
+from memkit_core.cli.stats import counting
+from memkit_core.cli.upkeep import examining, keeping_up, reindexing, repairing
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -34,6 +36,10 @@ app.command("list")(listing)
 app.command("eval")(evaluation)
 app.command("repair")(repairing)
 app.command("reindex")(reindexing)
+app.command("stats")(counting)
+app.command("doctor")(examining)
+app.command("upkeep")(keeping_up)
+app.command("forget")(forgetting)
 app.command("export")(exporting)
 app.command("import")(importing)
 app.command("backup")(backing_up)

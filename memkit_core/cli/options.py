@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memkit_core import ConfigError, Memory, Scope
+from memkit_core import Config, ConfigError, Memory, Scope
 from memkit_core.embedders import resolve_embedder
 from memkit_core.errors import shown
 from memkit_core.stores.sqlite import look
@@ -83,7 +83,9 @@ def scope_of(
     return owner if session is None else Scope.session(session, user=owner)
 
 
-def open_existing(path: Path, embedder: str | None, *, asks: bool = False) -> Memory:
+def open_existing(
+    path: Path, embedder: str | None, *, asks: bool = False, config: Config | None = None
+) -> Memory:
     """The memory in `path`, which must be there: reading makes no file and changes no other.
 
     Without `embedder` it is opened with the built-in model when its vectors are of that one, and else,
@@ -105,4 +107,4 @@ def open_existing(path: Path, embedder: str | None, *, asks: bool = False) -> Me
                     "provider:model, or give --embedder none to search by words alone"
                 )
             embedder = "none"
-    return Memory.open(path, embedder=embedder)
+    return Memory.open(path, embedder=embedder, config=config)

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rich.console import Console
@@ -86,7 +86,7 @@ def _plain_parts(value: object) -> object:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(map(str, value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [plain(item) for item in value]
     return value
 

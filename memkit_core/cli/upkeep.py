@@ -1,17 +1,73 @@
-"""`memkit repair` and `memkit reindex`."""
+"""`memkit doctor`, `memkit upkeep`, `memkit repair` and `memkit reindex`."""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
-from memkit_core import Memory
+from memkit_core import Config, Memory, Schedule
 from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
-from memkit_core.upkeep import Findings
+from memkit_core.upkeep import Findings, JobRun, Level
 
-_NOT_WHOLE = 1
+_NOT_WHOLE = _FAILED = 1
+_LOOK_SECONDS = 1.0
+
+
+def examining(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> int:
+    """Look at everything, and say what is wrong and what to do. Exits with 1 when there is an ERROR."""
+    with open_existing(db, embedder) as memory, stderr().status("looking at every row and every vector"):
+        findings = memory.upkeep.doctor()
+    if as_json:
+        write_json(findings)
+    else:
+        for one in findings:
+            stdout().print(f"{one.level}  {one.code}: {visible(one.what)}", soft_wrap=True)
+            stdout().print(f"    {visible(one.remedy)}", soft_wrap=True)
+        if not findings:
+            stderr().print("all is well")
+    return _FAILED if any(one.level is Level.ERROR for one in findings) else 0
+
+
+def keeping_up(
+    *,
+    db: Database,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until interrupted, and do each job when it is due.")
+    ] = False,
+    forget_hour: Annotated[
+        int | None,
+        typer.Option(
+            "--forget-hour", help="Also forget, daily at this hour, 0 to 23, UTC: see memkit forget."
+        ),
+    ] = None,
+    embedder: Embedder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Do the periodic work that is due: outbox, checkpoint, sweep. Exits with 1 when a job failed."""
+    if watch and as_json:
+        raise typer.BadParameter("--json prints one document; leave out --watch")
+    config = Config(upkeep=Schedule(thread=False, forget_hour=forget_hour))
+    with open_existing(db, embedder, config=config) as memory:
+        runs = memory.upkeep.run_due()
+        if as_json:
+            write_json({"done": runs, "jobs": memory.upkeep.jobs()})
+        else:
+            _tell(runs)
+        while watch:
+            time.sleep(_LOOK_SECONDS)
+            _tell(memory.upkeep.run_due())
+        if not runs and not as_json:
+            stderr().print("nothing is due")
+    return _FAILED if any(run.error for run in runs) else 0
+
+
+def _tell(runs: list[JobRun]) -> None:
+    for run in runs:
+        ended = "done" if run.error is None else f"failed: {visible(run.error)}"
+        stdout().print(f"{run.at:%Y-%m-%d %H:%M:%S}  {visible(run.name)}  {ended}", soft_wrap=True)
 
 
 def repairing(

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from memkit_core.models import Target
     from memkit_core.ports import (
         Copyable,
+        JobTable,
         KeywordIndex,
+        Logged,
         MessageLog,
         Outbox,
         PartitionTable,
@@ -88,6 +90,11 @@ class StoreHandle:
         """See `RecordStore`."""
         return self._open.values
 
+    @property
+    def jobs(self) -> JobTable:
+        """See `RecordStore`."""
+        return self._open.jobs
+
     def given(self, space: VectorSpace) -> VectorSource:
         """See `RecordStore`."""
         return self._open.given(space)
@@ -120,6 +127,14 @@ class StoreHandle:
 
         store = self._open
         return store if isinstance(store, Copyable) else None
+
+    def logged(self) -> Logged | None:
+        """The store, as one with a write-ahead log; None when it has none."""
+        # As in `portable`.
+        from memkit_core.ports import Logged
+
+        store = self._open
+        return store if isinstance(store, Logged) else None
 
     def verify(self) -> list[Problem]:
         """See `RecordStore`."""

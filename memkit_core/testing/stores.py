@@ -7,6 +7,7 @@ from memkit_core.testing.duplicates import DuplicatesContract
 from memkit_core.testing.filters import FiltersContract
 from memkit_core.testing.given_vectors import GivenVectorsContract
 from memkit_core.testing.isolation import IsolationContract
+from memkit_core.testing.jobs import JobsContract
 from memkit_core.testing.keywords import KeywordIndexContract
 from memkit_core.testing.life import DecidingContract, SuccessionContract, SweepingContract
 from memkit_core.testing.lifecycle import LifecycleContract
@@ -16,6 +17,7 @@ from memkit_core.testing.partitions import PartitionsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.sessions import SessionsContract
+from memkit_core.testing.standing import StandingContract
 from memkit_core.testing.values import ValuesContract
 from memkit_core.testing.vectors import VectorsContract
 
@@ -27,6 +29,7 @@ class RecordStoreContract(
     SuccessionContract,
     DecidingContract,
     SweepingContract,
+    StandingContract,
     ListingContract,
     ExpiryContract,
     CandidatesContract,
@@ -39,6 +42,7 @@ class RecordStoreContract(
     LogContract,
     SessionsContract,
     ValuesContract,
+    JobsContract,
     IsolationContract,
     LifecycleContract,
 ):

@@ -1,5 +1,21 @@
 """Upkeep: what keeps a store right over the years."""
 
+from memkit_core.upkeep.decay import Fading, Fate, Forgotten, effective_importance
+from memkit_core.upkeep.doctor import Finding, Level
+from memkit_core.upkeep.jobs import JobRun
+from memkit_core.upkeep.stats import SpaceStats, Stats
 from memkit_core.upkeep.upkeep import Findings, Upkeep
 
-__all__ = ["Findings", "Upkeep"]
+__all__ = [
+    "Fading",
+    "Fate",
+    "Finding",
+    "Findings",
+    "Forgotten",
+    "JobRun",
+    "Level",
+    "SpaceStats",
+    "Stats",
+    "Upkeep",
+    "effective_importance",
+]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from memkit_core.errors import BackendUnavailableError
+from memkit_core.config import Config
+from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, shown
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_count
+from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import Problem, RecordStore
+from memkit_core.ports import JobState, Problem
+from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
+from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
+from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
+from memkit_core.upkeep.doctor import Doctor, Finding
+from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
+from memkit_core.upkeep.stats import Stats, stats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +55,32 @@ class Upkeep:
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
     def __init__(
-        self, store: RecordStore, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
+        self,
+        store: StoreHandle,
+        indexers: Indexers,
+        embedder: CheckedEmbedder,
+        config: Config,
+        clock: Clock,
+        *,
+        settle: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
-        """Look after these; `changed` is called when the indexes have something to catch up with."""
+        """Look after these.
+
+        `settle` writes down what recall returned, `changed` is called when the indexes have something to
+        catch up with.
+        """
         self._store = store
         self._indexers = indexers
+        self._config = config
         self._clock = clock
+        self._settle = settle
         self._changed = changed
+        self._doctor = Doctor(store, indexers, embedder, config, clock, verify=self.verify)
+        plan = config.upkeep or Schedule()
+        self._scheduler = Scheduler(store, clock, self._jobs(plan), lease_seconds=plan.lease_seconds)
+        if config.upkeep is not None and plan.thread:
+            self._scheduler.start()
 
     def verify(self) -> Findings:
         """Compare everything derived with the records: tags, keyword rows, counters, vectors, indexes.
@@ -95,6 +125,107 @@ class Upkeep:
             self._changed()
         return receipt
 
+    def forget(
+        self,
+        *,
+        apply: bool = False,
+        policy: ForgetPolicy | str | None = None,
+        delete_after_days: float | None = None,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """Archive what time has made unimportant, whoever's it is; a dry run unless `apply`.
+
+        Returns what was, or would be, archived and deleted, with the numbers that decided it. Stored
+        importance never changes, so it does not matter how often it runs; pinned memories are never
+        forgotten. What is archived can be restored. One short transaction for each
+        `Config.forgetting.batch` memories, so that other writers wait only shortly; what is recalled or
+        changed meanwhile stays. Safe to kill and to run twice.
+
+        Args:
+            apply: do it, and do not only say what would be done.
+            policy: `"importance"` or `"utility"`, see `Forgetting`; that of `Config.forgetting` when None.
+            delete_after_days: delete what has been archived for longer than so many days; None for what
+                `Config.forgetting` says.
+            progress: is told how many memories were looked at so far.
+
+        Raises:
+            InvalidInputError: no such policy, or no number of days above 0; nothing is changed.
+            BackendError: the store failed; what was done before stays done.
+        """
+        checked_bool(apply, "forget: apply")
+        if progress is not None and not callable(progress):
+            raise InvalidInputError(f"forget: progress must be a function, got {shown(progress)}")
+        rule = _rule(self._config.forgetting, policy, delete_after_days)
+        # Before anything is weighed: a memory that was recalled just now is not idle.
+        self._settle()
+        forgotten = Forgetter(self._store.records, rule, self._clock()).run(
+            apply=apply, progress=progress or _untold
+        )
+        if apply and len(forgotten):
+            self._changed()
+        return forgotten
+
+    def doctor(self) -> list[Finding]:
+        """What is wrong with the store, or soon will be, each with its remedy; the worst first.
+
+        Looks at all that `verify` compares, and takes as long; further at settings, models, the disk,
+        the write-ahead log, the outbox and the periodic jobs. Changes nothing, but notes how long the
+        outbox is: that it grows shows only over several looks. That a query goes without a scope or
+        a limit cannot happen, so it is not looked for.
+        """
+        return self._doctor.findings()
+
+    def stats(self) -> Stats:
+        """What the store holds, in numbers: records, conversations, vectors, what waits, bytes."""
+        return stats_of(self._store, self._indexers)
+
+    def run_due(self) -> list[JobRun]:
+        """Do the periodic work that is due and that no other process does; returns what was done.
+
+        The jobs are those of `Schedule`: `outbox`, `checkpoint`, `sweep`, and `forget` when it has an hour.
+        When each is due stands in the store, so that a restart goes on where the last process was. A
+        job that fails is told by its `error`, and done again when it is due again.
+
+        Raises:
+            BackendError: the store cannot say what is due.
+        """
+        return self._scheduler.run_due()
+
+    def start(self) -> None:
+        """Have a thread of this process do what is due, until the memory is closed; see `run_due`."""
+        self._store.check_open()
+        self._scheduler.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End that thread, waiting for its present job at most `timeout` seconds; whether it ended."""
+        return self._scheduler.stop(checked_timeout(timeout, "stop: timeout"))
+
+    def jobs(self) -> list[JobState]:
+        """When each periodic job was last done, by whichever process, and is due; by name."""
+        return self._store.jobs.list()
+
+    def _jobs(self, plan: Schedule) -> list[Job]:
+        jobs = [
+            Job("outbox", Every(plan.outbox_seconds), lambda _: self._work_off(plan.lease_seconds / 2)),
+            Job("checkpoint", Every(plan.checkpoint_seconds), lambda _: self._checkpoint()),
+            Job("sweep", Every(plan.sweep_seconds), lambda _: self.sweep()),
+        ]
+        if plan.forget_hour is not None:
+            at = Daily(plan.forget_hour)
+            jobs.append(Job("forget", at, lambda renew: self.forget(apply=True, progress=lambda _: renew())))
+        return jobs
+
+    def _work_off(self, seconds: float) -> None:
+        self._settle()
+        self._indexers.sync(deadline=time.monotonic() + seconds)
+        self._indexers.flush()
+
+    def _checkpoint(self) -> None:
+        logged = self._store.logged()
+        if logged is not None:
+            # A reader that prevents it is no error: the next time will do.
+            logged.checkpoint()
+
     def purge(self) -> DeleteReceipt:
         """Sweep, and leave nothing of what was deleted in any file; returns what was swept.
 
@@ -123,6 +254,22 @@ class Upkeep:
             elif differing:
                 problems = [*problems, _index_problem(indexer, differing, mend=mend)]
         return Findings(tuple(problems), tuple(unchecked))
+
+
+def _rule(configured: Forgetting, policy: object, delete_after_days: float | None) -> Forgetting:
+    changed: dict[str, Any] = {}
+    if policy is not None:
+        changed["policy"] = checked_enum(ForgetPolicy, policy, "forget: policy")
+    if delete_after_days is not None:
+        changed["delete_after_days"] = delete_after_days
+    try:
+        return dataclasses.replace(configured, **changed)
+    except ConfigError as error:
+        raise InvalidInputError(f"forget: {error}") from None
+
+
+def _untold(_looked_at: int) -> None:
+    """Nobody wants to know how far it is."""
 
 
 def _rebuilt(indexer: Indexer) -> int | None:

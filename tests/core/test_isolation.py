@@ -592,7 +592,9 @@ NEITHER = {
     "Memory.documents",  # gives a collection, whose verbs are listed
     *("Memory.profiles", "Memory.episodes", "Memory.skills"),  # as above
     *("Documents.space", "Documents.embedder"),
-    # Of the whole store, for its operator: counts and kinds, no content.
+    # Of the whole store, for its operator: counts, kinds and ids, no content.
+    *("Upkeep.forget", "Upkeep.doctor", "Upkeep.stats"),
+    *("Upkeep.run_due", "Upkeep.start", "Upkeep.stop", "Upkeep.jobs"),
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
     "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store

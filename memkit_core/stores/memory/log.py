@@ -154,6 +154,12 @@ class InMemoryLog:
                 runs=values.runs,
             )
 
+    def counts(self) -> tuple[int, int]:
+        """See `MessageLog.counts`."""
+        with self._state.open():
+            logs = [log for logs in self._state.conversations.values() for log in logs.values()]
+            return len(logs), sum(len(log.messages) for log in logs)
+
     def session(self, session: Scope) -> Session | None:
         """See `MessageLog.session`."""
         with self._state.open():

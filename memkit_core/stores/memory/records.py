@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -18,9 +19,20 @@ from memkit_core.models import (
     RecordChange,
     RecordPage,
     RecordPatch,
+    Status,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Step, VectorSpace
+from memkit_core.ports import (
+    Access,
+    Candidate,
+    ListQuery,
+    Matrix,
+    MemoryView,
+    RecordCount,
+    Standing,
+    Step,
+    VectorSpace,
+)
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.changes import patched, whole_history
 from memkit_core.stores.checks import check_scopes, checked_given, other_space
@@ -111,6 +123,55 @@ class InMemoryRecords:
                 if row.record.expires_at is not None and not row.record.is_visible_at(now)
             )
             return self._state.remove([row for _, _, row in expired[:limit]])
+
+    def counts(self) -> Sequence[RecordCount]:
+        """See `RecordTable.counts`."""
+        with self._state.open():
+            counted = Counter(
+                (row.record.space, row.record.status.value, row.record.type.value)
+                for row in self._state.rows.values()
+            )
+        return [RecordCount(*kind, count) for kind, count in sorted(counted.items())]
+
+    def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
+        """See `RecordTable.standing`."""
+        with self._state.open():
+            rows = [
+                row
+                for row in self._state.rows.values()
+                if row.seq > after
+                and row.record.space == MEMORIES
+                and row.record.status is status
+                and not row.record.pinned
+                and row.record.is_visible_at(now)
+            ]
+            return [_standing(row) for row in sorted(rows, key=lambda row: row.seq)[:limit]]
+
+    def archive_standing(self, seen: Sequence[Standing], *, now: datetime) -> list[Standing]:
+        """See `RecordTable.archive_standing`."""
+        with self._state.open():
+            found = self._unchanged(seen, Status.ACTIVE)
+            for _, row in found:
+                old = row.record
+                new = dataclasses.replace(
+                    old, status=Status.ARCHIVED, updated_at=now, version=old.version + 1
+                )
+                self._state.rewrite(row, prepared(new), kind=ChangeKind.ARCHIVED)
+            return [one for one, _ in found]
+
+    def delete_standing(self, seen: Sequence[Standing]) -> tuple[list[Standing], DeleteReceipt]:
+        """See `RecordTable.delete_standing`."""
+        with self._state.open():
+            found = self._unchanged(seen, Status.ARCHIVED)
+            return [one for one, _ in found], self._state.remove([row for _, row in found])
+
+    def _unchanged(self, seen: Sequence[Standing], status: Status) -> list[tuple[Standing, Row]]:
+        rows = ((one, self._state.rows.get((one.scope, MEMORIES, one.id))) for one in seen)
+        return [
+            (one, row)
+            for one, row in rows
+            if row is not None and row.record.status is status and _standing(row) == one
+        ]
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """See `RecordTable.history`."""
@@ -238,6 +299,21 @@ def _asked(record: MemoryRecord, query: ListQuery) -> bool:
 def _value(row: Row, order: str) -> float:
     value = getattr(row.record, order)
     return to_ms(value) if isinstance(value, datetime) else value or 0
+
+
+def _standing(row: Row) -> Standing:
+    record = row.record
+    return Standing(
+        row=row.seq,
+        scope=record.scope,
+        id=record.id,
+        version=record.version,
+        importance=record.importance,
+        created=to_ms(record.created_at),
+        updated=to_ms(record.updated_at),
+        accessed=None if record.last_accessed_at is None else to_ms(record.last_accessed_at),
+        accesses=record.access_count,
+    )
 
 
 def _session_of(scope: Scope, user: Scope) -> bool:

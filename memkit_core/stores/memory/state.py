@@ -29,7 +29,7 @@ from memkit_core.models import (
     Summary,
     Target,
 )
-from memkit_core.ports import Candidate, RowKind, Vector, VectorSpace
+from memkit_core.ports import Candidate, JobState, RowKind, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.succession import holds_slot, rivals, succession
@@ -164,6 +164,9 @@ class State:
         self.changed: dict[tuple[RowKind, Scope, str, str], int] = {}
         self.tombstones: dict[tuple[bytes, RowKind, bytes], Buried] = {}
         self.vector_space: VectorSpace | None = None
+        # Periodic work by name: its state, and who does it; and how long the outbox was when it was looked at.
+        self.jobs: dict[str, tuple[JobState, str | None]] = {}
+        self.looks: list[int] = []
         # In the order of their first use; the value is the highest number confirmed.
         self.synced_through: dict[VectorSpace | None, int] = {None: 0}
 

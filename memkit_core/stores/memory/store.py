@@ -18,6 +18,7 @@ from memkit_core.ports import (
     VectorSource,
     VectorSpace,
 )
+from memkit_core.stores.memory.jobs import InMemoryJobs
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row
@@ -50,6 +51,7 @@ class InMemoryStore:
         self.partitions = InMemoryPartitions(self._state)
         self.log = InMemoryLog(self._state)
         self.values = InMemoryValues(self._state)
+        self.jobs = InMemoryJobs(self._state)
         self.store_id: str = uuid.uuid4().hex
         self.durable = False
 

@@ -180,7 +180,7 @@ class Database:
 
     def _checkpoint_if_large(self, connection: sqlite3.Connection) -> None:
         try:
-            if self._wal_bytes() > self._checkpoint_bytes:
+            if self.log_bytes() > self._checkpoint_bytes:
                 empty_log(connection)
         except (sqlite3.Error, OSError) as error:
             # What was written is committed; emptying the log is the next writer's to try again.
@@ -321,7 +321,8 @@ class Database:
         _inherited.extend(self._idle)
         self._idle, self._pid, self._in_use = [], os.getpid(), 0
 
-    def _wal_bytes(self) -> int:
+    def log_bytes(self) -> int:
+        """How long the write-ahead log is."""
         try:
             return self.path.with_name(self.path.name + "-wal").stat().st_size
         except FileNotFoundError:

@@ -175,6 +175,14 @@ class SQLiteLog:
             scope_id = find_scope(connection, session)
             return DeleteReceipt() if scope_id is None else delete_sessions(connection, [scope_id])
 
+    def counts(self) -> tuple[int, int]:
+        """See `MessageLog.counts`."""
+        with self._database.connection() as connection:
+            sessions, messages = connection.execute(
+                "SELECT count(*), coalesce(sum(messages), 0) FROM sessions"
+            ).fetchone()
+        return sessions, messages
+
     def session(self, session: Scope) -> Session | None:
         """See `MessageLog.session`."""
         with self._database.snapshot() as connection:

@@ -18,9 +18,20 @@ from memkit_core.models import (
     RecordChange,
     RecordPage,
     RecordPatch,
+    Status,
     Target,
 )
-from memkit_core.ports import Access, Candidate, ListQuery, Matrix, MemoryView, Step, VectorSpace
+from memkit_core.ports import (
+    Access,
+    Candidate,
+    ListQuery,
+    Matrix,
+    MemoryView,
+    RecordCount,
+    Standing,
+    Step,
+    VectorSpace,
+)
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import patched, whole_history
@@ -48,6 +59,7 @@ from memkit_core.stores.sqlite.scopes import (
     find_scope,
     with_sessions,
 )
+from memkit_core.stores.sqlite.standing import archive_rows, delete_rows, select_standing
 from memkit_core.stores.sqlite.vectors import space_in_use, write_given
 from memkit_core.stores.sqlite.writing import (
     change_record,
@@ -151,6 +163,29 @@ class SQLiteRecords:
             )
             drop_unused(connection, dict.fromkeys(scope_id for _, scope_id in rows))
         return receipt
+
+    def counts(self) -> Sequence[RecordCount]:
+        """See `RecordTable.counts`."""
+        with self._database.connection() as connection:
+            rows = connection.execute(
+                "SELECT space, status, type, count(*) FROM records GROUP BY space, status, type"
+            ).fetchall()
+        return [RecordCount(*row) for row in rows]
+
+    def standing(self, status: Status, *, after: int, limit: int, now: datetime) -> list[Standing]:
+        """See `RecordTable.standing`."""
+        with self._database.snapshot() as connection:
+            return select_standing(connection, status, after=after, limit=limit, now=now)
+
+    def archive_standing(self, seen: Sequence[Standing], *, now: datetime) -> list[Standing]:
+        """See `RecordTable.archive_standing`."""
+        with self._database.write("archive") as connection:
+            return archive_rows(connection, seen, now=now)
+
+    def delete_standing(self, seen: Sequence[Standing]) -> tuple[list[Standing], DeleteReceipt]:
+        """See `RecordTable.delete_standing`."""
+        with self._database.write("delete archived") as connection:
+            return delete_rows(connection, seen)
 
     def history(self, scope: Scope, record_id: str, *, now: datetime) -> list[RecordChange]:
         """See `RecordTable.history`."""

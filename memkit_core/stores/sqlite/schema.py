@@ -262,6 +262,20 @@ CREATE TABLE tombstones(
 CREATE INDEX tombstones_by_number ON tombstones(number);
 """
 
+_JOBS = """
+-- Periodic work: when each job is due, and who does it just now.
+CREATE TABLE jobs(
+  name TEXT PRIMARY KEY,
+  due_at INTEGER NOT NULL,
+  last_run_at INTEGER,
+  last_error TEXT,
+  holder TEXT,
+  leased_until INTEGER
+) WITHOUT ROWID;
+-- How long the outbox was at the last looks of `doctor`.
+CREATE TABLE looks(number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, outbox INTEGER NOT NULL);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -272,6 +286,7 @@ MIGRATIONS: tuple[str, ...] = (
     _DROPPED,
     _KEYS,
     _MOVING,
+    _JOBS,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 

@@ -29,6 +29,7 @@ from memkit_core.stores.sqlite.copying import copy_file
 from memkit_core.stores.sqlite.database import Database, empty_log
 from memkit_core.stores.sqlite.departing import SQLiteSnapshot
 from memkit_core.stores.sqlite.filters import register_functions
+from memkit_core.stores.sqlite.jobs import SQLiteJobs
 from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
@@ -82,6 +83,7 @@ class SQLiteStore:
         self.partitions = SQLitePartitions(self._database)
         self.log = SQLiteLog(self._database)
         self.values = SQLiteValues(self._database)
+        self.jobs = SQLiteJobs(self._database)
         try:
             with self._database.write("open") as connection:
                 schema.migrate(connection)
@@ -169,8 +171,12 @@ class SQLiteStore:
                 operation="purge",
             )
 
+    def log_bytes(self) -> int:
+        """See `Logged.log_bytes`."""
+        return self._database.log_bytes()
+
     def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the file and empty it; False when a reader prevents it."""
+        """See `Logged.checkpoint`."""
         return self._database.checkpoint()
 
     def close(self) -> None:

@@ -1,0 +1,62 @@
+"""`memkit forget`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from memkit_core import ForgetPolicy
+from memkit_core.cli.options import AsJson, Database, open_existing
+from memkit_core.cli.output import one_line, stderr, stdout, write_json
+from memkit_core.upkeep import Fading, Fate, Forgotten
+
+
+def forgetting(
+    *,
+    db: Database,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; without it only what would be done is shown.")
+    ] = False,
+    policy: Annotated[
+        ForgetPolicy, typer.Option("--policy", help="By faded importance, or by utility.")
+    ] = ForgetPolicy.IMPORTANCE,
+    delete_after_days: Annotated[
+        float | None,
+        typer.Option("--delete-after-days", help="Also delete what has been archived for longer."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Archive what time has made unimportant, of everybody; pinned memories stay. A dry run by default."""
+    with open_existing(db, None) as memory, stderr().status("looking at every memory") as status:
+        forgotten = memory.upkeep.forget(
+            apply=apply,
+            policy=policy,
+            delete_after_days=delete_after_days,
+            progress=lambda looked_at: status.update(f"looked at {looked_at:,} memories"),
+        )
+    if as_json:
+        write_json(forgotten)
+    else:
+        _show(forgotten)
+
+
+def _show(forgotten: Forgotten) -> None:
+    for one in (*forgotten.archived, *forgotten.deleted):
+        stdout().print(_line(one), soft_wrap=True)
+    done = "done" if forgotten.applied else "nothing is changed yet: give --apply to do it"
+    stderr().print(
+        f"{forgotten.looked_at:,} memories looked at, {len(forgotten.archived):,} to archive, "
+        f"{len(forgotten.deleted):,} to delete; {done}",
+        soft_wrap=True,
+    )
+
+
+def _line(one: Fading) -> str:
+    numbers = (
+        f"importance {one.importance:.2f}, now {one.effective_importance:.3f}; utility {one.utility:.3f}; "
+        f"idle {one.idle_days:.0f} days, recalled {one.access_count} times"
+    )
+    if one.fate is Fate.DELETE:
+        numbers = f"archived for {one.archived_days:.0f} days"
+    return f"{one.fate}  {one_line(str(one.scope))}  {one_line(one.id)}  {numbers}"

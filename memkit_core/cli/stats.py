@@ -1,0 +1,42 @@
+"""`memkit stats`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
+from memkit_core.cli.output import one_line, stdout, write_json
+from memkit_core.upkeep import Stats
+
+
+def counting(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> None:
+    """What the file holds, of everybody, in numbers."""
+    with open_existing(db, embedder) as memory:
+        stats = memory.upkeep.stats()
+    if as_json:
+        write_json(stats)
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, value in _lines(stats):
+        table.add_row(name, Text(one_line(value)))
+    stdout().print(table)
+
+
+def _lines(stats: Stats) -> Iterator[tuple[str, str]]:
+    yield "memories", _counted(stats.by_status)
+    yield "types", _counted(stats.by_type)
+    yield "spaces", _counted(stats.by_space)
+    yield "conversations", f"{stats.sessions:,} sessions, {stats.messages:,} messages"
+    for space in stats.vector_spaces:
+        yield "vectors", f"{space.vectors:,} of {space.name}, in {space.index or 'no index of this process'}"
+    outbox = stats.outbox
+    yield "outbox", f"{outbox.length:,} wait, {outbox.failed:,} used up their tries"
+    if stats.file_bytes is not None:
+        yield "bytes", f"{stats.file_bytes:,} in the file, {stats.log_bytes:,} in its write-ahead log"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"

@@ -1,0 +1,354 @@
+"""Periodic work: due when the plan says, done by one of any number of processes, and resumed after a restart."""
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sqlite3
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memkit_core import Config, ConfigError, Forgetting, Memory, Schedule, Scope
+from memkit_core.errors import BackendUnavailableError, ClosedError
+from memkit_core.models import Status
+from memkit_core.upkeep.jobs import Every, Job
+
+ALICE = Scope.user("alice")
+QUIET = Schedule(thread=False)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def opened(tmp_path, clock):
+    """Opens the same file as often as asked, each time as another memory with its own plan."""
+    with contextlib.ExitStack() as stack:
+
+        def open_(plan=QUIET, **settings):
+            config = Config(upkeep=plan, **settings)
+            path = tmp_path / "m.db"
+            return stack.enter_context(Memory.open(path, config=config, clock=clock, embedder="none"))
+
+        yield open_
+
+
+def names(runs):
+    return [run.name for run in runs]
+
+
+def states(memory):
+    return {job.name: job for job in memory.upkeep.jobs()}
+
+
+def test_each_job_has_its_period(opened, clock):
+    """Outbox after 30 s, checkpoint after 300 s, sweep after an hour; each is due at once when it was never done."""
+    memory = opened()
+    assert memory.upkeep.jobs() == []
+    assert names(memory.upkeep.run_due()) == ["outbox", "checkpoint", "sweep"]
+    assert memory.upkeep.run_due() == []
+    done = {}
+    for second in range(5, 3605, 5):
+        clock.now = START + timedelta(seconds=second)
+        for run in memory.upkeep.run_due():
+            assert run.at == clock.now
+            done.setdefault(run.name, []).append(second)
+    assert done == {
+        "outbox": list(range(30, 3601, 30)),
+        "checkpoint": list(range(300, 3601, 300)),
+        "sweep": [3600],
+    }
+
+
+def test_times_are_stored(opened, clock):
+    """What was done last, and is due next, outlives the process: a restart does not begin anew."""
+    first = opened()
+    first.upkeep.run_due()
+    first.close()
+    again = opened()
+    state = states(again)["checkpoint"]
+    assert (state.last_run_at, state.due_at) == (START, START + timedelta(seconds=300))
+    assert (state.last_error, state.leased_until) == (None, None)
+    clock.now += timedelta(seconds=299)
+    assert names(again.upkeep.run_due()) == ["outbox"]
+    again.close()
+    clock.now += timedelta(days=3)
+    assert names(opened().upkeep.run_due()) == ["outbox", "checkpoint", "sweep"]
+
+
+def test_the_jobs_do_their_work(tmp_path, clock):
+    """What waits gets its vector, the log is emptied, what has expired is gone from the file."""
+    path = tmp_path / "m.db"
+    with Memory.open(path, config=Config(upkeep=QUIET), clock=clock) as memory:
+        memory.add("stays", scope=ALICE, background=True)
+        memory.add("expires", scope=ALICE, expires_at=clock.now + timedelta(hours=1))
+        clock.now += timedelta(hours=2)
+        assert (path.parent / "m.db-wal").stat().st_size > 0
+        assert all(run.error is None for run in memory.upkeep.run_due())
+        assert memory.capabilities.outbox.length <= 1  # the deletion of the swept one
+        clock.now += timedelta(hours=2)
+        memory.upkeep.run_due()
+        assert memory.capabilities.outbox.length == 0
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            assert file.execute("SELECT content FROM records").fetchall() == [("stays",)]
+        assert memory._store.logged().log_bytes() < 100_000
+
+
+def test_the_checkpoint_empties_the_log(opened, clock, tmp_path):
+    """The write-ahead log is truncated, not only copied; a reader that prevents it is no failure."""
+    memory = opened()
+    memory.upkeep.run_due()
+    memory.add("tea", scope=ALICE)
+    log = tmp_path / "m.db-wal"
+    with contextlib.closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM records").fetchone()
+        memory.add("jam", scope=ALICE)
+        memory.upkeep._checkpoint()
+        assert log.stat().st_size > 0
+        reader.execute("COMMIT")
+    before = log.stat().st_size
+    memory.upkeep._checkpoint()
+    assert log.stat().st_size == 0 < before
+
+
+def test_forgetting_is_daily_at_its_hour(opened, clock):
+    """Off unless an hour is set; then once a day at that hour, UTC, with the rule of the settings."""
+    opened().add("tea", id="m", scope=ALICE, importance=0.1)
+    clock.now += timedelta(days=60, hours=1)
+    assert "forget" not in names(opened().upkeep.run_due())
+    memory = opened(Schedule(thread=False, forget_hour=3), forgetting=Forgetting(archive_below=0.06))
+    assert "forget" not in names(memory.upkeep.run_due())
+    assert states(memory)["forget"].due_at == START + timedelta(days=60, hours=3)
+    clock.now += timedelta(hours=2)
+    assert "forget" in names(memory.upkeep.run_due())
+    assert memory.get("m", scope=ALICE).status is Status.ARCHIVED
+    clock.now += timedelta(hours=23, minutes=59)
+    assert "forget" not in names(memory.upkeep.run_due())
+    clock.now += timedelta(minutes=1)
+    assert "forget" in names(memory.upkeep.run_due())
+
+
+def test_another_hour_is_the_one_that_holds(opened, clock):
+    """Whoever moves the hour forward does not have to wait for the old one, and nothing is done too early."""
+    opened(Schedule(thread=False, forget_hour=23)).upkeep.run_due()
+    memory = opened(Schedule(thread=False, forget_hour=5))
+    memory.upkeep.run_due()
+    assert states(memory)["forget"].due_at == START + timedelta(hours=5)
+    assert states(memory)["forget"].last_run_at is None
+
+
+def test_a_clock_that_was_set_back(opened, clock):
+    """A job is done again within its period, though it was done in the future."""
+    memory = opened()
+    clock.now += timedelta(days=900)
+    memory.upkeep.run_due()
+    clock.now = START
+    assert memory.upkeep.run_due() == []
+    clock.now += timedelta(seconds=30)
+    assert names(memory.upkeep.run_due()) == ["outbox"]
+
+
+def test_a_job_that_fails(opened, clock, caplog):
+    """It is told and logged, the others are done, and it is done again when it is due again."""
+    memory = opened()
+
+    def fail(_renew):
+        raise BackendUnavailableError("the disk is on fire", backend="sqlite", operation="test")
+
+    memory.upkeep._scheduler._jobs.insert(0, Job("failing", Every(60), fail))
+    with caplog.at_level(logging.WARNING, "memkit.upkeep"):
+        failed, *others = memory.upkeep.run_due()
+    assert "on fire" in failed.error
+    assert "on fire" in caplog.text
+    assert names(others) == ["outbox", "checkpoint", "sweep"]
+    assert "on fire" in states(memory)["failing"].last_error
+    assert "failing" not in names(memory.upkeep.run_due())
+    clock.now += timedelta(seconds=60)
+    assert "failing" in names(memory.upkeep.run_due())
+
+
+def test_one_more_job(opened, clock):
+    """Other parts hand in work of their own, which is leased and planned like all."""
+    memory, done = opened(), []
+    memory.upkeep._scheduler.add(Job("formation", Every(60), lambda _: done.append(clock.now)))
+    memory.upkeep.run_due()
+    assert done == [START]
+    assert states(memory)["formation"].due_at == START + timedelta(seconds=60)
+
+
+def test_two_memories_do_a_job_once(opened):
+    """While one does a job, nobody else does, in this process or another."""
+    one, other = opened(), opened(Schedule(thread=False, lease_seconds=60))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(_renew):
+        inside.set()
+        assert go_on.wait(10)
+
+    runs = []
+    one.upkeep._scheduler.add(Job("slow", Every(60), slow))
+    other.upkeep._scheduler.add(Job("slow", Every(60), slow))
+    thread = threading.Thread(target=lambda: runs.extend(one.upkeep.run_due()))
+    thread.start()
+    assert inside.wait(10)
+    assert "slow" not in names(other.upkeep.run_due())
+    assert states(other)["slow"].leased_until is not None
+    go_on.set()
+    thread.join()
+    assert "slow" in names(runs)
+    assert "slow" not in names(other.upkeep.run_due())
+
+
+CONTEND = """
+    import sys
+    from datetime import UTC, datetime
+    from memkit_core import Config, Memory, Schedule
+    from memkit_core.upkeep.jobs import Every, Job
+    config = Config(upkeep=Schedule(thread=False))
+    clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    with Memory.open("m.db", config=config, clock=clock, embedder="none") as memory:
+        def note(_):
+            with open("done.txt", "a") as file:
+                file.write("once\\n")
+        for number in range(20):
+            memory.upkeep._scheduler.add(Job(f"job {number}", Every(60), note))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        memory.upkeep.run_due()
+"""
+
+
+def test_three_processes_do_each_job_once(opened, start_script, tmp_path):
+    """Twenty jobs that three processes find due at the same moment are done twenty times in all."""
+    opened()
+    processes = [start_script(CONTEND) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.wait(60) == 0
+    assert (tmp_path / "done.txt").read_text() == "once\n" * 20
+
+
+HANG = """
+    import sys
+    from datetime import UTC, datetime
+    from memkit_core import Config, Memory, Schedule
+    from memkit_core.upkeep.jobs import Every, Job
+    config = Config(upkeep=Schedule(thread=False, lease_seconds=120))
+    clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    memory = Memory.open("m.db", config=config, clock=clock, embedder="none")
+    def hang(_):
+        print("in it", flush=True)
+        sys.stdin.readline()
+    memory.upkeep._scheduler.add(Job("hang", Every(60), hang))
+    memory.upkeep.run_due()
+"""
+
+
+def test_the_lease_of_a_killed_process_ends(opened, start_script, clock):
+    """Until then nobody does its job, from then on anybody."""
+    memory, done = opened(), []
+    memory.upkeep._scheduler.add(Job("hang", Every(60), lambda _: done.append(1)))
+    process = start_script(HANG)
+    assert process.stdout.readline() == "in it\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    clock.now += timedelta(seconds=119)
+    memory.upkeep.run_due()
+    assert done == []
+    assert states(memory)["hang"].leased_until == START + timedelta(seconds=120)
+    clock.now += timedelta(seconds=1)
+    assert "hang" in names(memory.upkeep.run_due())
+    assert done == [1]
+
+
+def test_a_long_job_keeps_its_lease(opened, clock):
+    """Forgetting renews its lease with every batch, so that no second process begins it."""
+    plan = Schedule(thread=False, forget_hour=0, lease_seconds=60)
+    memory = opened(plan, forgetting=Forgetting(batch=1))
+    memory.upkeep.run_due()
+    for number in range(3):
+        memory.add(f"tea {number}", scope=ALICE, importance=0.0)
+    clock.now += timedelta(days=40)
+    leases, standing = [], memory._parts.store.records.standing
+
+    def watched(*arguments, **named):
+        clock.now += timedelta(seconds=50)
+        leases.append(states(memory)["forget"].leased_until - clock.now)
+        return standing(*arguments, **named)
+
+    memory._parts.store.records.standing = watched
+    runs = memory.upkeep.run_due()
+    assert "forget" in names(runs)
+    assert leases == [timedelta(seconds=10)] * 4
+
+
+class Told:
+    """A clock that tells when the thread of upkeep asked it."""
+
+    def __init__(self):
+        self.asked = threading.Event()
+
+    def __call__(self):
+        if threading.current_thread().name == "memkit-upkeep":
+            self.asked.set()
+        return START
+
+
+def test_the_thread_is_opt_in(tmp_path):
+    """Without a plan none is started; with one it does what is due, and closing the memory ends it."""
+    running = lambda: [one for one in threading.enumerate() if one.name == "memkit-upkeep"]  # noqa: E731
+    with Memory.open(tmp_path / "none.db", embedder="none"):
+        assert running() == []
+    clock = Told()
+    with Memory.open(
+        tmp_path / "m.db", config=Config(upkeep=Schedule()), clock=clock, embedder="none"
+    ) as memory:
+        assert clock.asked.wait(10)
+        (thread,) = running()
+        memory.upkeep.start()
+        assert running() == [thread]
+    assert not thread.is_alive()
+    with Memory.open(tmp_path / "m.db", embedder="none") as memory:
+        assert "sweep" in states(memory)
+
+
+def test_the_thread_can_be_started_and_stopped(opened):
+    """`start` begins it, `stop` ends it, again and again; a closed memory starts none."""
+    memory = opened()
+    assert memory.upkeep.stop()
+    for _ in range(2):
+        done = threading.Event()
+        memory.upkeep._scheduler._jobs[:] = [
+            Job(f"set {id(done)}", Every(60), lambda _, done=done: done.set())
+        ]
+        memory.upkeep.start()
+        assert done.wait(10)
+        assert memory.upkeep.stop(10)
+    memory.close()
+    for call in (memory.upkeep.start, memory.upkeep.run_due, memory.upkeep.jobs):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_a_dropped_memory_ends_its_thread(tmp_path, clock):
+    """The thread keeps no memory alive that its owner forgot to close."""
+    Memory.open(tmp_path / "m.db", config=Config(upkeep=Schedule()), clock=clock, embedder="none")
+    gc.collect()
+    assert [one for one in threading.enumerate() if one.name == "memkit-upkeep"] == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"thread": 1}, {"outbox_seconds": 0}, {"sweep_seconds": "daily"}, {"forget_hour": 24},
+     {"forget_hour": True}, {"lease_seconds": float("inf")}, {"lease_seconds": 90_000}],
+)  # fmt: skip
+def test_plans_that_cannot_be_kept(setting):
+    """They are refused when they are made."""
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        Schedule(**setting)
