@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
+    from memkit_core.text.redaction import SecretRedactor
     from memkit_core.typed import Episode, Profile, Skill
 
 __version__ = "0.1.0"
@@ -126,6 +127,7 @@ __all__ = [
     "ScopeKind",
     "ScoredRecord",
     "SearchMode",
+    "SecretRedactor",
     "Session",
     "Signals",
     "Skill",
@@ -151,6 +153,7 @@ _LAZY = {
     "SearchMode": "memkit_core.documents",
     "Episode": "memkit_core.typed",
     "Profile": "memkit_core.typed",
+    "SecretRedactor": "memkit_core.text.redaction",
     "Skill": "memkit_core.typed",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -76,6 +77,9 @@ class Config:
         summary_threshold: tokens of a conversation above which its older part is summarised.
         summary_keep: the newest messages that no summary takes in.
         summary_max_tokens: the most tokens of a summary.
+        redact: applied to every text before it is embedded or stored: records, messages, documents,
+            notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
+            to text, to which it must be a no-op to be applied again. None stores all as it is.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
     """
@@ -109,6 +113,7 @@ class Config:
     summary_threshold: int = 170_000
     summary_keep: int = 6
     summary_max_tokens: int = 2_000
+    redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
     def __post_init__(self) -> None:
@@ -137,6 +142,10 @@ class Config:
             raise ConfigError(f"ranking must be a memkit_core.Ranking, got {shown(self.ranking)}")
         if self.agent_id is not None and (problem := id_problem(self.agent_id)):
             raise ConfigError(f"agent_id {problem}")
+        if self.redact is not None and (isinstance(self.redact, type) or not callable(self.redact)):
+            raise ConfigError(
+                f"redact must be a function from text to text or None, got {shown(self.redact)}"
+            )
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
             if isinstance(one.default, str) and not isinstance(value, str | QdrantServer):

@@ -74,7 +74,9 @@ _mutex = ThreadLock()
 # By process, file, embedder, clock and settings. A forked child never looks at what it inherited.
 _shared: dict[tuple[object, ...], Parts] = {}
 
-_OF_RECALL = frozenset({"ranking", "agent_id", "max_content_chars", "max_batch", "max_top_k", "candidates"})
+_OF_RECALL = frozenset(
+    {"redact", "ranking", "agent_id", "max_content_chars", "max_batch", "max_top_k", "candidates"}
+)
 """Settings that each memory reads for itself; the others are those of the parts."""
 
 

@@ -588,6 +588,7 @@ WRITES = {
 }
 NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
+    "Memory.redacted",  # counts of the process, by kind, for its operator
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Memory.documents",  # gives a collection, whose verbs are listed
     *("Memory.profiles", "Memory.episodes", "Memory.skills"),  # as above
