@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
+    from memkit_core.formation import ChatJudge, ConsolidationReport, Decision, RuleJudge
+    from memkit_core.ports import Judgement, Verdict
     from memkit_core.text.redaction import SecretRedactor
     from memkit_core.typed import Episode, Profile, Skill
 
@@ -80,6 +82,7 @@ __all__ = [
     "BackendUnavailableError",
     "Capabilities",
     "ChangeKind",
+    "ChatJudge",
     "ChatSummarizer",
     "ClosedError",
     "CompactionError",
@@ -87,6 +90,8 @@ __all__ = [
     "Config",
     "ConfigError",
     "ConflictError",
+    "ConsolidationReport",
+    "Decision",
     "DeleteReceipt",
     "DimensionMismatchError",
     "Documents",
@@ -98,6 +103,7 @@ __all__ = [
     "InvalidInputError",
     "InvalidPromotionError",
     "InvalidTransitionError",
+    "Judgement",
     "MemkitError",
     "Memory",
     "MemoryRecord",
@@ -120,6 +126,7 @@ __all__ = [
     "RecordPage",
     "RecordType",
     "Role",
+    "RuleJudge",
     "RunState",
     "SchemaError",
     "Scope",
@@ -134,6 +141,7 @@ __all__ = [
     "Status",
     "Summary",
     "ToolCall",
+    "Verdict",
     "metadata_key",
     "parse_filter",
     "resolve_token_counter",
@@ -141,6 +149,12 @@ __all__ = [
 
 
 _LAZY = {
+    "ChatJudge": "memkit_core.formation",
+    "ConsolidationReport": "memkit_core.formation",
+    "Decision": "memkit_core.formation",
+    "Judgement": "memkit_core.ports",
+    "RuleJudge": "memkit_core.formation",
+    "Verdict": "memkit_core.ports",
     "AsyncMemory": "memkit_core.aio",
     "ChatSummarizer": "memkit_core.conversation.summarizers",
     "ExtractiveSummarizer": "memkit_core.conversation.summarizers",

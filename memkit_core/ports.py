@@ -92,6 +92,39 @@ class Summarizer(Protocol):
         """
 
 
+class Verdict(StrEnum):
+    """What a newer memory is to an older one."""
+
+    SAME = "same"
+    """It says the same and nothing more."""
+    REPLACES = "replaces"
+    """What the older one says is no longer so."""
+    UNRELATED = "unrelated"
+    """Both may be so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A decision on two memories, and why."""
+
+    verdict: Verdict
+    reason: str
+
+
+class Judge(Protocol):
+    """Decides on memories that may repeat or contradict each other; similarity only proposes them.
+
+    A `name`, if it has one, tells it from other judges: what one decided another one may decide again.
+    """
+
+    def __call__(self, new: MemoryRecord, olds: Sequence[MemoryRecord]) -> Sequence[Judgement | None]:
+        """What `new` is to each of `olds`, in order; None where there is no decision.
+
+        All are active memories of one scope, and `new` holds since later than each of `olds`, of which
+        there are a few. May raise anything: nothing is changed then.
+        """
+
+
 # --------------------------------------------------------------------------------- the record store
 
 
@@ -267,13 +300,15 @@ class Add:
 class Rewrite:
     """Put `new` in the place of the stored memory `old`.
 
-    The history tells it as a change of this kind, made together with that of the `others`.
+    The history tells it as a change of this kind, made together with that of the `others`, for this
+    `reason`.
     """
 
     old: MemoryRecord
     new: MemoryRecord
     kind: ChangeKind
     others: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,9 @@ class Redaction:
             case Add(record, _):
                 return dataclasses.replace(step, record=self.record(record))
             case Rewrite(old, new):
-                return dataclasses.replace(step, new=self.record(new, beside=old))
+                return dataclasses.replace(
+                    step, new=self.record(new, beside=old), reason=self.text(step.reason)
+                )
             case _:
                 return step
 
@@ -175,7 +177,10 @@ class Redaction:
 
     def _change(self, change: RecordChange) -> RecordChange:
         return dataclasses.replace(
-            change, before=self.mapping(change.before), dropped=self.mapping(change.dropped)
+            change,
+            before=self.mapping(change.before),
+            dropped=self.mapping(change.dropped),
+            reason=self.text(change.reason),
         )
 
     def _session(self, session: Session) -> Session:

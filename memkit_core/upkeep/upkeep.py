@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memkit_core.errors import BackendUnavailableError
+from memkit_core.errors import BackendUnavailableError, ScopeError
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_count
+from memkit_core.inputs import checked_bool, checked_count
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import Problem, RecordStore
+from memkit_core.ports import Judge, Problem
+from memkit_core.scope import Scope, require_scope
+from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
+
+if TYPE_CHECKING:
+    from memkit_core.formation.resolving import ConsolidationReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Upkeep:
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
     def __init__(
-        self, store: RecordStore, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
+        self, store: StoreHandle, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
     ) -> None:
         """Look after these; `changed` is called when the indexes have something to catch up with."""
         self._store = store
@@ -110,6 +116,48 @@ class Upkeep:
         self._store.purge()
         self.reindex()
         return receipt
+
+    def consolidate(
+        self,
+        *,
+        scope: Scope | None = None,
+        everything: bool = False,
+        judge: Judge | None = None,
+        dry_run: bool = True,
+    ) -> ConsolidationReport:
+        """Make near duplicates one and let new memories replace what is no longer so; see `formation`.
+
+        Similarity proposes, the judge decides. Each decision is a transaction of its own, stands with its
+        reason in `history`, and `Memory.undo` takes it back. Memories with a key and summaries are left
+        out, and a pinned one is never archived or superseded. Run again on the same day it decides only
+        on what is new or changed since.
+
+        Args:
+            scope: whose memories.
+            everything: those of all scopes, each by itself.
+            judge: `ChatJudge(model)`, or your own; `RuleJudge()`, which retires nothing, when None.
+            dry_run: decide and change nothing; the judge is asked all the same.
+
+        Raises:
+            ScopeError: neither a scope nor `everything=True`, or both.
+            InvalidInputError: `judge` cannot judge.
+            BackendError: the store failed; what was decided before stays.
+        """
+        # Here, since most never consolidate.
+        from memkit_core.formation.consolidating import Consolidation, scopes_with_memories
+        from memkit_core.formation.judges import checked_judge
+
+        decide = checked_judge(judge)
+        checked_bool(dry_run, "consolidate: dry_run")
+        if checked_bool(everything, "consolidate: everything") and scope is not None:
+            raise ScopeError("consolidate: give everything=True alone, or a scope")
+        self._indexers.sync()
+        run = Consolidation(self._store, self._clock, decide, dry_run=dry_run, changed=self._changed)
+        if not everything:
+            return run.run(require_scope(scope, verb="consolidate"))
+        for one in scopes_with_memories(self._store.portable(), now=self._clock()):
+            run.run(one)
+        return run.report()
 
     def _with_indexes(self, problems: list[Problem], *, mend: bool) -> Findings:
         unchecked = []

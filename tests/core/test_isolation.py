@@ -561,6 +561,9 @@ WRITES = {
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
+    "Upkeep.consolidate": lambda case: case.memory.upkeep.consolidate(
+        scope=case.scope, dry_run=case.one(True, False)
+    ),
     "Summaries.clear": lambda case: case.memory.summaries.clear(scope=case.session),
     "MemkitChatMessageHistory.add_messages": lambda case: case.of_langchain().add_messages(
         [

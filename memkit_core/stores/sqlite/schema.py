@@ -262,6 +262,11 @@ CREATE TABLE tombstones(
 CREATE INDEX tombstones_by_number ON tombstones(number);
 """
 
+_REASONS = """
+-- Why a judge decided the change; '' for a change that nobody judged.
+ALTER TABLE history ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -272,6 +277,7 @@ MIGRATIONS: tuple[str, ...] = (
     _DROPPED,
     _KEYS,
     _MOVING,
+    _REASONS,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
