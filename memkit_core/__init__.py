@@ -68,8 +68,17 @@ if TYPE_CHECKING:
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
-    from memkit_core.formation import ChatJudge, ConsolidationReport, Decision, RuleJudge
-    from memkit_core.ports import Judgement, Verdict
+    from memkit_core.formation import (
+        Budget,
+        ChatExtractor,
+        ChatJudge,
+        ConsolidationReport,
+        Decision,
+        FormationReport,
+        RuleExtractor,
+        RuleJudge,
+    )
+    from memkit_core.ports import Extracted, Judgement, Verdict
     from memkit_core.text.redaction import SecretRedactor
     from memkit_core.typed import Episode, Profile, Skill
 
@@ -80,8 +89,10 @@ __all__ = [
     "BackendError",
     "BackendTimeoutError",
     "BackendUnavailableError",
+    "Budget",
     "Capabilities",
     "ChangeKind",
+    "ChatExtractor",
     "ChatJudge",
     "ChatSummarizer",
     "ClosedError",
@@ -96,9 +107,11 @@ __all__ = [
     "DimensionMismatchError",
     "Documents",
     "Episode",
+    "Extracted",
     "ExtractiveSummarizer",
     "Filter",
     "FilterError",
+    "FormationReport",
     "ImportFileError",
     "InvalidInputError",
     "InvalidPromotionError",
@@ -126,6 +139,7 @@ __all__ = [
     "RecordPage",
     "RecordType",
     "Role",
+    "RuleExtractor",
     "RuleJudge",
     "RunState",
     "SchemaError",
@@ -149,6 +163,11 @@ __all__ = [
 
 
 _LAZY = {
+    "Budget": "memkit_core.formation",
+    "ChatExtractor": "memkit_core.formation",
+    "Extracted": "memkit_core.ports",
+    "FormationReport": "memkit_core.formation",
+    "RuleExtractor": "memkit_core.formation",
     "ChatJudge": "memkit_core.formation",
     "ConsolidationReport": "memkit_core.formation",
     "Decision": "memkit_core.formation",

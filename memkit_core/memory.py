@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from memkit_core.conversation.context import TurnContext
     from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
+    from memkit_core.formation.formation import Formation
     from memkit_core.indexing import Indexers
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
@@ -904,6 +905,20 @@ class Memory:
         from memkit_core.typed import Skills
 
         return Skills(self)
+
+    @property
+    def formation(self) -> Formation:
+        """From conversations to memories, once they are idle or on demand; see `memkit_core.formation`."""
+        from memkit_core.formation.formation import Formation
+
+        return Formation(
+            self._store,
+            self.config,
+            self._clock,
+            settle=partial(self.sessions.queue.settle, strict=True),
+            written=partial(self._index, verb="formation"),
+            changed=self._worker.wake,
+        )
 
     # ------------------------------------------------------------------ deleting
 

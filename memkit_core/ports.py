@@ -125,6 +125,38 @@ class Judge(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """What an extractor found worth remembering.
+
+    Attributes:
+        content, type, key, confidence, tags, metadata: as of `MemoryRecord`.
+        sources: the numbers, from 1, of the messages it was made from; of all of them when empty.
+    """
+
+    content: str
+    type: RecordType = RecordType.FACT
+    key: str | None = None
+    confidence: float | None = None
+    sources: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class Extractor(Protocol):
+    """Finds in a conversation what is worth remembering.
+
+    An extractor that pays for tokens may have a method `prompt` from messages to the text it sends, by
+    which budgets are counted; without one it costs nothing.
+    """
+
+    def __call__(self, messages: Sequence[Message]) -> Sequence[Extracted]:
+        """What `messages`, in order, say that is worth remembering; nothing that memkit put into them.
+
+        May raise anything: it is tried again, and then the messages are set aside.
+        """
+
+
 # --------------------------------------------------------------------------------- the record store
 
 
@@ -703,6 +735,9 @@ class MessageLog(Protocol):
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
     ) -> list[Session]:
         """The sessions of a user, last active first; at most `limit`, those behind `after`."""
+
+    def idle(self, *, since: datetime, until: datetime) -> list[Session]:
+        """The sessions of all users that last grew after `since` and at `until` or before, oldest first."""
 
     def summary(self, session: Scope) -> Summary | None:
         """The summary kept with the session, None when there is none."""

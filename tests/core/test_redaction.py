@@ -225,7 +225,7 @@ WITHOUT_TEXT = {
         "candidates", "fetch", "list",
     },
     MessageLog: {
-        "read", "system_messages", "delete", "clear", "session", "sessions", "summary", "clear_summary",
+        "idle", "read", "system_messages", "delete", "clear", "session", "sessions", "summary", "clear_summary",
     },
     ValueTable: {"get", "history", "delete", "list"},
 }  # fmt: skip
