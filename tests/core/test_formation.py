@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -539,3 +541,12 @@ def test_an_update_by_a_model_keeps_what_the_user_gave(memory):
     memory.formation.run(scope=TALK)
     kept = memory.get(old.id, scope=ALICE)
     assert (kept.metadata, kept.mentions, kept.created_at) == (given, 2, old.created_at)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "formation.md"
+
+
+def test_the_code_of_the_page_runs():
+    """The example in `docs/formation.md` does what it says."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(code, str(PAGE), "exec"), {})
