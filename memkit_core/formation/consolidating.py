@@ -11,7 +11,7 @@ from memkit_core.errors import ConflictError, ModelError, shown
 from memkit_core.formation.proposals import judged_memories, propose
 from memkit_core.formation.resolving import ConsolidationReport, Decision, apply, would_apply
 from memkit_core.jsonvalues import JsonValue
-from memkit_core.models import MEMORIES, MemoryRecord
+from memkit_core.models import MEMORIES, ChangeKind, MemoryRecord
 from memkit_core.ports import Judge, Judgement, MovedRecord, Portable, RecordStore, Selection, Verdict
 from memkit_core.scope import Scope
 from memkit_core.times import Clock
@@ -43,7 +43,6 @@ class Consolidation:
         *,
         dry_run: bool,
         changed: Callable[[], None],
-        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         """Judge with `judge`; `changed` is called after memories were changed."""
         self._store = store
@@ -51,7 +50,6 @@ class Consolidation:
         self._judge = judge
         self._dry_run = dry_run
         self._changed = changed
-        self._stop = stop
         self._name = str(getattr(judge, "name", type(judge).__name__))
         self._decisions: list[Decision] = []
         self._undecided = 0
@@ -60,24 +58,22 @@ class Consolidation:
     def run(self, scope: Scope, *, only: Collection[str] | None = None) -> ConsolidationReport:
         """Judge what is proposed in a scope, and do it; `only` of new memories with these ids.
 
-        A pair that was judged today is not judged again by this judge while both stay as they are.
+        A pair that was judged today is not judged again by this judge while both stay as they are, and
+        one of which a decision was undone never.
         """
         now = self._clock()
         records = judged_memories(self._store, scope, now=now)
-        proposed = propose(self._store, records, now=now)
+        proposed = propose(self._store, records, now=now, only=only)
         seen = _seen(self._store, scope, now)
         fresh: set[str] = set()
         standing = {record.id: record for record in records}
         for record in records:
-            if self._stop():
-                break
-            if only is not None and record.id not in only:
-                continue
             new = standing.get(record.id)
             olds = [standing[old.id] for old in proposed.get(record.id, ()) if old.id in standing]
             if new is None:
                 continue
-            unseen = [old for old in olds if self._mark(new, old) not in seen]
+            undone = _undone(self._store, new, now) if olds else frozenset()
+            unseen = [old for old in olds if old.id not in undone and self._mark(new, old) not in seen]
             if unseen:
                 self._decide(new, unseen, standing, fresh)
         if fresh and not self._dry_run:
@@ -154,6 +150,14 @@ class Consolidation:
     def _mark(self, new: MemoryRecord, old: MemoryRecord) -> str:
         pair = f"{self._name}\0{new.point_id}\0{new.version}\0{old.point_id}\0{old.version}"
         return hashlib.blake2b(pair.encode(), digest_size=8).hexdigest()
+
+
+def _undone(store: RecordStore, record: MemoryRecord, now: datetime) -> frozenset[str]:
+    """The ids of memories that a memory was made one with, or put in the place of, until that was undone."""
+    if record.version == 1:
+        return frozenset()
+    changes = store.records.history(record.scope, record.id, now=now)
+    return frozenset(name for one in changes if one.kind is ChangeKind.UNDONE for name in one.others)
 
 
 def _seen(store: RecordStore, scope: Scope, now: datetime) -> set[str]:

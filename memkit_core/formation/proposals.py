@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -31,8 +31,8 @@ _RARE = 5
 _BLOCK = 512
 _PAGE = 1000
 
-Scores = dict[str, dict[int, float]]
-"""By the id of a newer memory: how near which places of the list are to it."""
+Scores = dict[int, dict[int, float]]
+"""By the place of a newer memory in the list: how near which older places are to it."""
 
 
 def threshold_of(model: str) -> float:
@@ -65,27 +65,29 @@ def judged_memories(store: RecordStore, scope: Scope, *, now: datetime) -> list[
 
 
 def propose(
-    store: RecordStore, records: Sequence[MemoryRecord], *, now: datetime
+    store: RecordStore, records: Sequence[MemoryRecord], *, now: datetime, only: Collection[str] | None = None
 ) -> dict[str, list[MemoryRecord]]:
     """For each memory that has any, by id: the older ones it may repeat or contradict, the nearest first.
 
-    `records` are those of one scope, the oldest first. Events are compared with events only.
+    `records` are those of one scope, the oldest first; `only` looks for the newer ones among these
+    ids. Events are compared with events only.
     """
     scores: Scores = defaultdict(lambda: defaultdict(float))
-    _by_terms(records, scores)
-    _by_vectors(store, records, scores, now=now)
-    return {name: [records[place] for place in _nearest(near)] for name, near in scores.items()}
+    wanted = [place for place, record in enumerate(records) if only is None or record.id in only]
+    _by_terms(records, set(wanted), scores)
+    _by_vectors(store, records, wanted, scores, now=now)
+    return {records[place].id: [records[old] for old in _nearest(near)] for place, near in scores.items()}
 
 
 def _nearest(near: dict[int, float]) -> list[int]:
     return sorted(near, key=lambda place: (-near[place], place))[:MOST_OLDS]
 
 
-def _comparable(new: MemoryRecord, old: MemoryRecord) -> bool:
-    return (new.type is RecordType.EVENT) == (old.type is RecordType.EVENT)
+def _is_event(record: MemoryRecord) -> bool:
+    return record.type is RecordType.EVENT
 
 
-def _by_terms(records: Sequence[MemoryRecord], scores: Scores) -> None:
+def _by_terms(records: Sequence[MemoryRecord], wanted: set[int], scores: Scores) -> None:
     """Share of rare terms, below any cosine: neighbours by vector come first."""
     having: dict[str, list[int]] = defaultdict(list)
     for place, record in enumerate(records):
@@ -96,29 +98,34 @@ def _by_terms(records: Sequence[MemoryRecord], scores: Scores) -> None:
             continue
         for at, place in enumerate(places):
             for older in places[:at]:
-                if _comparable(records[place], records[older]):
-                    scores[records[place].id][older] += 1 / 1_000_000
+                if place in wanted and _is_event(records[place]) == _is_event(records[older]):
+                    scores[place][older] += 1 / 1_000_000
 
 
 def _by_vectors(
-    store: RecordStore, records: Sequence[MemoryRecord], scores: Scores, *, now: datetime
+    store: RecordStore,
+    records: Sequence[MemoryRecord],
+    wanted: Sequence[int],
+    scores: Scores,
+    *,
+    now: datetime,
 ) -> None:
     space = store.vectors.space()
-    if not records or space is None:
+    if not wanted or space is None:
         return
     points, matrix = store.vectors.scan(Target(scope=records[0].scope), where=None, now=now)
     rows = {point: row for row, point in enumerate(points)}
-    held = [place for place, record in enumerate(records) if record.point_id in rows]
-    if len(held) < 2:  # noqa: PLR2004 - a pair
-        return
-    vectors = _unit(matrix[[rows[records[place].point_id] for place in held]])
+    # Without a vector a memory has the last row, which is zero and near to nothing.
+    matrix = np.vstack([_unit(matrix), np.zeros((1, space.dimension), np.float32)])
+    vectors = matrix[[rows.get(record.point_id, -1) for record in records]]
+    events = np.array([_is_event(record) for record in records])
     least = threshold_of(space.model)
-    for start in range(1, len(held), _BLOCK):
-        block = vectors[start : start + _BLOCK] @ vectors[: start + _BLOCK].T
-        for row, column in zip(*np.nonzero(block >= least), strict=True):
-            new, old = held[start + row], held[column]
-            if column < start + row and _comparable(records[new], records[old]):
-                scores[records[new].id][old] += float(block[row, column])
+    for start in range(0, len(wanted), _BLOCK):
+        some = wanted[start : start + _BLOCK]
+        for place, cosines in zip(some, vectors[some] @ vectors[: some[-1]].T, strict=True):
+            near = np.flatnonzero((cosines[:place] >= least) & (events[:place] == events[place]))
+            for old in near[np.argsort(-cosines[near], kind="stable")[:MOST_OLDS]]:
+                scores[place][int(old)] += float(cosines[old])
 
 
 def _unit(matrix: Matrix) -> Matrix:

@@ -79,16 +79,21 @@ def test_near_duplicates_become_the_older_one(memory, clock):
     assert [hit.record.id for hit in memory.recall("green tea", scope=ALICE)] == [first.id]
 
 
-def test_a_merge_can_be_undone(memory):
-    """`undo` brings both back as they were, whichever is named, and undoing again merges again."""
-    first = memory.add("I like the green tea", scope=ALICE, tags=["a"])
-    second = memory.add("I really like green tea", scope=ALICE, tags=["b"])
-    for named in (first, second):
-        memory.upkeep.consolidate(scope=ALICE, dry_run=False)
-        memory.undo(named.id, scope=ALICE)
-        for one in (first, second):
+@pytest.mark.parametrize("named", [0, 1])
+def test_a_merge_can_be_undone(memory, clock, named):
+    """`undo` brings both back as they were, whichever is named; a pair that was undone is not merged again."""
+    pair = [
+        memory.add("I like the green tea", scope=ALICE, tags=["a"]),
+        memory.add("I really like green tea", scope=ALICE, tags=["b"]),
+    ]
+    memory.upkeep.consolidate(scope=ALICE, dry_run=False)
+    memory.undo(pair[named].id, scope=ALICE)
+    for _ in range(2):
+        for one in pair:
             now = memory.get(one.id, scope=ALICE)
             assert (now.tags, now.status, now.mentions) == (one.tags, Status.ACTIVE, 1)
+        clock.now += timedelta(days=1)
+        assert memory.upkeep.consolidate(scope=ALICE, dry_run=False).decisions == ()
 
 
 def test_rules_retire_nothing_that_differs(memory):
@@ -111,6 +116,8 @@ def test_what_replaces_supersedes_with_a_reason(memory, parked):
     then = memory.list_records(scope=ALICE, as_of=old.created_at + timedelta(hours=1))
     assert [record.content for record in then] == [OLD]
     memory.undo(new.id, scope=ALICE)
+    assert active(memory) == {OLD, NEW}
+    memory.upkeep.consolidate(scope=ALICE, judge=Scripted(**REPLACES), dry_run=False)
     assert active(memory) == {OLD, NEW}
 
 
@@ -302,3 +309,17 @@ def test_bad_arguments_are_refused(memory):
     for call in ({"judge": "rules"}, {"judge": RuleJudge}, {"dry_run": 1}):
         with pytest.raises(InvalidInputError):
             memory.upkeep.consolidate(scope=ALICE, **call)
+
+
+def test_of_many_alike_a_judge_sees_the_nearest_few(memory):
+    """However many memories are near, a judge gets at most eight with a new one, and every pair of one run once."""
+    memory.add_many([f"fact number {n}" for n in range(60)], scope=ALICE)
+    sizes = []
+
+    def judge(new, olds):
+        sizes.append(len(olds))
+        return [None] * len(olds)
+
+    memory.upkeep.consolidate(scope=ALICE, judge=judge)
+    assert max(sizes) == 8
+    assert len(sizes) == 59
