@@ -69,6 +69,18 @@ if TYPE_CHECKING:
     from memkit_core.conversation.summarizers import ChatSummarizer, ExtractiveSummarizer
     from memkit_core.conversation.tokens import resolve_token_counter
     from memkit_core.documents import Documents, NewDocument, SearchMode
+    from memkit_core.formation import (
+        Budget,
+        ChatExtractor,
+        ChatJudge,
+        ConsolidationReport,
+        Decision,
+        FormationReport,
+        RuleExtractor,
+        RuleJudge,
+    )
+    from memkit_core.ports import Extracted, Judgement, Verdict
+    from memkit_core.text.redaction import SecretRedactor
     from memkit_core.typed import Episode, Profile, Skill
 
 __version__ = "0.1.0"
@@ -78,8 +90,11 @@ __all__ = [
     "BackendError",
     "BackendTimeoutError",
     "BackendUnavailableError",
+    "Budget",
     "Capabilities",
     "ChangeKind",
+    "ChatExtractor",
+    "ChatJudge",
     "ChatSummarizer",
     "ClosedError",
     "CompactionError",
@@ -87,19 +102,24 @@ __all__ = [
     "Config",
     "ConfigError",
     "ConflictError",
+    "ConsolidationReport",
+    "Decision",
     "DeleteReceipt",
     "DimensionMismatchError",
     "Documents",
     "Episode",
+    "Extracted",
     "ExtractiveSummarizer",
     "Filter",
     "FilterError",
     "ForgetPolicy",
     "Forgetting",
+    "FormationReport",
     "ImportFileError",
     "InvalidInputError",
     "InvalidPromotionError",
     "InvalidTransitionError",
+    "Judgement",
     "MemkitError",
     "Memory",
     "MemoryRecord",
@@ -122,6 +142,8 @@ __all__ = [
     "RecordPage",
     "RecordType",
     "Role",
+    "RuleExtractor",
+    "RuleJudge",
     "RunState",
     "Schedule",
     "SchemaError",
@@ -130,12 +152,14 @@ __all__ = [
     "ScopeKind",
     "ScoredRecord",
     "SearchMode",
+    "SecretRedactor",
     "Session",
     "Signals",
     "Skill",
     "Status",
     "Summary",
     "ToolCall",
+    "Verdict",
     "metadata_key",
     "parse_filter",
     "resolve_token_counter",
@@ -143,6 +167,17 @@ __all__ = [
 
 
 _LAZY = {
+    "Budget": "memkit_core.formation",
+    "ChatExtractor": "memkit_core.formation",
+    "Extracted": "memkit_core.ports",
+    "FormationReport": "memkit_core.formation",
+    "RuleExtractor": "memkit_core.formation",
+    "ChatJudge": "memkit_core.formation",
+    "ConsolidationReport": "memkit_core.formation",
+    "Decision": "memkit_core.formation",
+    "Judgement": "memkit_core.ports",
+    "RuleJudge": "memkit_core.formation",
+    "Verdict": "memkit_core.ports",
     "AsyncMemory": "memkit_core.aio",
     "ChatSummarizer": "memkit_core.conversation.summarizers",
     "ExtractiveSummarizer": "memkit_core.conversation.summarizers",
@@ -155,6 +190,7 @@ _LAZY = {
     "SearchMode": "memkit_core.documents",
     "Episode": "memkit_core.typed",
     "Profile": "memkit_core.typed",
+    "SecretRedactor": "memkit_core.text.redaction",
     "Skill": "memkit_core.typed",
 }
 

@@ -44,6 +44,11 @@ class _Model:
         self._call = call
         self._name = name
 
+    @property
+    def name(self) -> str:
+        """The model's name, or that of its class."""
+        return self._name
+
     def __call__(self, prompt: str) -> str:
         try:
             answer = self._call(prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,6 +87,9 @@ class Config:
         summary_max_tokens: the most tokens of a summary.
         forgetting: what `memory.upkeep.forget` archives and deletes.
         upkeep: when the periodic work is done, and that a thread does it; None starts no thread.
+        redact: applied to every text before it is embedded or stored: records, messages, documents,
+            notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
+            to text, to which it must be a no-op to be applied again. None stores all as it is.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
     """
@@ -123,6 +127,7 @@ class Config:
     summary_max_tokens: int = 2_000
     forgetting: Forgetting = field(default_factory=Forgetting)
     upkeep: Schedule | None = None
+    redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
     def __post_init__(self) -> None:
@@ -154,6 +159,10 @@ class Config:
         """Refuse what is of another kind than the default, or no finite number."""
         if self.agent_id is not None and (problem := id_problem(self.agent_id)):
             raise ConfigError(f"agent_id {problem}")
+        if self.redact is not None and (isinstance(self.redact, type) or not callable(self.redact)):
+            raise ConfigError(
+                f"redact must be a function from text to text or None, got {shown(self.redact)}"
+            )
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
             if isinstance(one.default, str) and one.name != "index" and not isinstance(value, str):

@@ -76,6 +76,7 @@ _shared: dict[tuple[object, ...], Parts] = {}
 
 _OF_RECALL = frozenset(
     {
+        "redact",
         "ranking",
         "agent_id",
         "max_content_chars",

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -61,9 +61,11 @@ if TYPE_CHECKING:
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
     from memkit_core.documents import Documents
+    from memkit_core.formation.formation import Formation
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.query import RecallQuery
+    from memkit_core.stores.redacting import Redaction
     from memkit_core.transfer import ExportReport, ImportReport, OnError
     from memkit_core.transfer.files import Place
     from memkit_core.transfer.mapping import ScopeMap
@@ -118,7 +120,8 @@ class Memory:
         self.config = config
         self._parts = parts
         # Closed with this memory, though others of this process may go on with the store.
-        self._store = StoreHandle(parts.store)
+        self._redaction = None if config.redact is None else _redaction(config.redact)
+        self._store = StoreHandle(parts.store, self._redaction)
         self._clock = clock
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
@@ -318,7 +321,9 @@ class Memory:
             return []
         chosen = {new.id for new in news}
         merge = {record.id for record in records if record.id not in chosen}
-        vectors = None if background else self._indexers.own.at_once([r.index_text for r in records])
+        # What is redacted on its way into the store is embedded as it stands there.
+        later = background or self._redaction is not None
+        vectors = None if later else self._indexers.own.at_once([r.index_text for r in records])
         stored = self._store.records.put(scope, records, vectors=vectors, merge=merge)
         self._index(stored, embedded=vectors is not None, background=background, verb=verb)
         return stored
@@ -946,6 +951,20 @@ class Memory:
 
         return Skills(self)
 
+    @property
+    def formation(self) -> Formation:
+        """From conversations to memories, once they are idle or on demand; see `memkit_core.formation`."""
+        from memkit_core.formation.formation import Formation
+
+        return Formation(
+            self._store,
+            self.config,
+            self._clock,
+            settle=partial(self.sessions.queue.settle, strict=True),
+            written=partial(self._index, verb="formation"),
+            changed=self._worker.wake,
+        )
+
     # ------------------------------------------------------------------ deleting
 
     def delete(
@@ -1020,6 +1039,14 @@ class Memory:
         )
 
     @property
+    def redacted(self) -> dict[str, int]:
+        """How many of which kind `Config.redact` took out since this memory was opened; never what.
+
+        The kinds are those of `SecretRedactor`; for a function of your own, `changed` texts.
+        """
+        return {} if self._redaction is None else self._redaction.counts
+
+    @property
     def path(self) -> str | None:
         """The absolute path of the file it lives in, None for a memory that keeps no file."""
         return None if self._reopen is None else str(self._reopen[0])
@@ -1087,6 +1114,13 @@ class Memory:
         if self._reopen is None:
             raise ConfigError("a memory without a file cannot be pickled; open it with a path")
         return _open_again, self._reopen
+
+
+def _redaction(redact: Callable[[str], str]) -> Redaction:
+    # Most memories redact nothing and need not load it.
+    from memkit_core.stores.redacting import Redaction
+
+    return Redaction(redact)
 
 
 def _open_again(path: str, config: Config, embedder: object, embedding_model: str | None) -> Memory:

@@ -198,6 +198,7 @@ class RecordChange:
             another wording, source or confidence, metadata values of keys it has already, and so on.
         others: ids of the memories of its scope that the same step changed or made: what took the
             place of what.
+        reason: why a judge decided so, "" for a change that nobody judged.
     """
 
     version: int
@@ -206,6 +207,7 @@ class RecordChange:
     before: Mapping[str, JsonValue] = field(default_factory=dict)
     dropped: Mapping[str, JsonValue] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

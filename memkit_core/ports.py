@@ -103,6 +103,71 @@ class Summarizer(Protocol):
         """
 
 
+class Verdict(StrEnum):
+    """What a newer memory is to an older one."""
+
+    SAME = "same"
+    """It says the same and nothing more."""
+    REPLACES = "replaces"
+    """What the older one says is no longer so."""
+    UNRELATED = "unrelated"
+    """Both may be so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A decision on two memories, and why."""
+
+    verdict: Verdict
+    reason: str
+
+
+class Judge(Protocol):
+    """Decides on memories that may repeat or contradict each other; similarity only proposes them.
+
+    A `name`, if it has one, tells it from other judges: what one decided another one may decide again.
+    """
+
+    def __call__(self, new: MemoryRecord, olds: Sequence[MemoryRecord]) -> Sequence[Judgement | None]:
+        """What `new` is to each of `olds`, in order; None where there is no decision.
+
+        All are active memories of one scope, and `new` holds since later than each of `olds`, of which
+        there are a few. May raise anything: nothing is changed then.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """What an extractor found worth remembering.
+
+    Attributes:
+        content, type, key, confidence, tags, metadata: as of `MemoryRecord`.
+        sources: the numbers, from 1, of the messages it was made from; of all of them when empty.
+    """
+
+    content: str
+    type: RecordType = RecordType.FACT
+    key: str | None = None
+    confidence: float | None = None
+    sources: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class Extractor(Protocol):
+    """Finds in a conversation what is worth remembering.
+
+    An extractor that pays for tokens may have a method `prompt` from messages to the text it sends, by
+    which budgets are counted; without one it costs nothing.
+    """
+
+    def __call__(self, messages: Sequence[Message]) -> Sequence[Extracted]:
+        """What `messages`, in order, say that is worth remembering; nothing that memkit put into them.
+
+        May raise anything: it is tried again, and then the messages are set aside.
+        """
+
+
 # --------------------------------------------------------------------------------- the record store
 
 
@@ -305,13 +370,15 @@ class Add:
 class Rewrite:
     """Put `new` in the place of the stored memory `old`.
 
-    The history tells it as a change of this kind, made together with that of the `others`.
+    The history tells it as a change of this kind, made together with that of the `others`, for this
+    `reason`.
     """
 
     old: MemoryRecord
     new: MemoryRecord
     kind: ChangeKind
     others: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -725,6 +792,9 @@ class MessageLog(Protocol):
         self, user: Scope, *, limit: int | None = None, after: Session | None = None
     ) -> list[Session]:
         """The sessions of a user, last active first; at most `limit`, those behind `after`."""
+
+    def idle(self, *, since: datetime, until: datetime) -> list[Session]:
+        """The sessions of all users that last grew after `since` and at `until` or before, oldest first."""
 
     def summary(self, session: Scope) -> Summary | None:
         """The summary kept with the session, None when there is none."""

@@ -6,6 +6,7 @@ not stop work that has begun: what it wrote is written.
 """
 
 from memkit_core.aio.documents import AsyncDocuments
+from memkit_core.aio.formation import AsyncFormation
 from memkit_core.aio.memory import AsyncMemory
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncPersistQueue, AsyncSessions, AsyncSummaries
@@ -16,6 +17,7 @@ from memkit_core.aio.upkeep import AsyncUpkeep
 __all__ = [
     "AsyncDocuments",
     "AsyncEpisodes",
+    "AsyncFormation",
     "AsyncMemory",
     "AsyncPersistQueue",
     "AsyncProfiles",

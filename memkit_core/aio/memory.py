@@ -11,6 +11,7 @@ from typing import Self
 
 from memkit_core.aio.callbacks import AsyncSummarize, in_thread
 from memkit_core.aio.documents import AsyncDocuments
+from memkit_core.aio.formation import AsyncFormation
 from memkit_core.aio.hops import Hops
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncSessions, AsyncSummaries
@@ -64,6 +65,7 @@ class AsyncMemory:
         self.profiles = AsyncProfiles(memory.profiles, self._hops)
         self.episodes = AsyncEpisodes(memory.episodes, self._hops)
         self.skills = AsyncSkills(memory.skills, self._hops)
+        self.formation = AsyncFormation(memory.formation, self._hops)
 
     @classmethod
     async def open(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
+from memkit_core.formation.resolving import ConsolidationReport
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import JobState
+from memkit_core.ports import JobState, Judge
+from memkit_core.scope import Scope
 from memkit_core.settings import ForgetPolicy
 from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, Stats, Upkeep
 from memkit_core.upkeep.decay import Progress
@@ -78,3 +80,16 @@ class AsyncUpkeep:
     async def purge(self) -> DeleteReceipt:
         """See `Upkeep.purge`."""
         return await self._hops.run(self._upkeep.purge)
+
+    async def consolidate(
+        self,
+        *,
+        scope: Scope | None = None,
+        everything: bool = False,
+        judge: Judge | None = None,
+        dry_run: bool = True,
+    ) -> ConsolidationReport:
+        """See `Upkeep.consolidate`; the judge is called in the worker thread."""
+        return await self._hops.run(
+            self._upkeep.consolidate, scope=scope, everything=everything, judge=judge, dry_run=dry_run
+        )

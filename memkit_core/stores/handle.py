@@ -25,14 +25,16 @@ if TYPE_CHECKING:
         VectorSpace,
         VectorTable,
     )
+    from memkit_core.stores.redacting import Redaction
 
 
 class StoreHandle:
     """A `RecordStore` that can be closed for its own holder while the store goes on for others."""
 
-    def __init__(self, store: RecordStore) -> None:
-        """Open, as `store` is."""
+    def __init__(self, store: RecordStore, redaction: Redaction | None = None) -> None:
+        """Open, as `store` is; what is written through this handle goes through `redaction` first."""
         self._store = store
+        self._redaction = redaction
         self.closed = False
 
     def check_open(self) -> None:
@@ -58,7 +60,12 @@ class StoreHandle:
     @property
     def records(self) -> RecordTable:
         """See `RecordStore`."""
-        return self._open.records
+        if self._redaction is None:
+            return self._open.records
+        # As in `portable`.
+        from memkit_core.stores.redacting import redacting_records
+
+        return redacting_records(self._open.records, self._redaction)
 
     @property
     def keywords(self) -> KeywordIndex:
@@ -83,12 +90,22 @@ class StoreHandle:
     @property
     def log(self) -> MessageLog:
         """See `RecordStore`."""
-        return self._open.log
+        if self._redaction is None:
+            return self._open.log
+        # As in `portable`.
+        from memkit_core.stores.redacting import redacting_log
+
+        return redacting_log(self._open.log, self._redaction)
 
     @property
     def values(self) -> ValueTable:
         """See `RecordStore`."""
-        return self._open.values
+        if self._redaction is None:
+            return self._open.values
+        # As in `portable`.
+        from memkit_core.stores.redacting import redacting_values
+
+        return redacting_values(self._open.values, self._redaction)
 
     @property
     def jobs(self) -> JobTable:
@@ -117,7 +134,11 @@ class StoreHandle:
         from memkit_core.ports import Portable
 
         if isinstance(store := self._open, Portable):
-            return store
+            if self._redaction is None:
+                return store
+            from memkit_core.stores.redacting import redacting_portable
+
+            return redacting_portable(store, self._redaction)
         raise ConfigError("the rows of this store cannot be exported or imported: it is not `Portable`")
 
     def copyable(self) -> Copyable | None:

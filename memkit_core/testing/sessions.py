@@ -44,6 +44,25 @@ class SessionsContract(ContractGuard):
         assert len({session.title for session in made}) == 1
         assert store.log.sessions(ALICE) == made[:1]
 
+    def test_idle_sessions_of_all_users(self, store: RecordStore) -> None:
+        """Those that last grew in a span of time, whoever's they are, the longest idle first; a message moves on."""
+        sessions = [Scope.session(f"s{n}", user=f"u{n % 2}") for n in range(4)]
+        for n, session in enumerate(sessions):
+            append(store, session, [message("a")], now=later(hours=n))
+
+        def idle(since: int, until: int) -> list[Scope]:
+            found = store.log.idle(since=later(hours=since), until=later(hours=until))
+            return [one.scope for one in found]
+
+        assert idle(-1, 9) == sessions
+        assert idle(0, 2) == sessions[1:3]
+        assert idle(3, 9) == []
+        append(store, sessions[0], [message("b")], now=later(hours=5))
+        assert idle(-1, 9) == [*sessions[1:], sessions[0]]
+        assert store.log.idle(since=NOW, until=later(hours=5))[-1].messages == 2
+        store.log.clear(sessions[0])
+        assert idle(-1, 9) == sessions[1:]
+
     def test_title_and_metadata_change(self, store: RecordStore) -> None:
         """Given keys are replaced, None removes; what is not given stays, the times too."""
         store.log.create(TALK, title="Tea", metadata={"a": 1, "b": {"c": None}}, now=NOW)

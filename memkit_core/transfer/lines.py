@@ -250,6 +250,7 @@ class ChangeEntry(_Line):
     before: Before
     dropped: Before
     others: list[str]
+    reason: str = ""
 
 
 class RecordLine(_Line):
@@ -305,6 +306,7 @@ class RecordLine(_Line):
                     before=one.before,
                     dropped=one.dropped,
                     others=tuple(one.others),
+                    reason=one.reason,
                 )
                 for one in self.history
             ),

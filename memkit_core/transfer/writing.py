@@ -72,6 +72,8 @@ def _record_line(row: MovedRecord) -> dict[str, object]:
                 "before": _sorted(one.before),
                 "dropped": _sorted(one.dropped),
                 "others": list(one.others),
+                # Most have none, and earlier memkits wrote none.
+                **({"reason": one.reason} if one.reason else {}),
             }
             for one in row.history
         ],

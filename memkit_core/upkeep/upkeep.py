@@ -6,15 +6,16 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkit_core.config import Config
 from memkit_core.embedders.checked import CheckedEmbedder
-from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, shown
+from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import JobState, Problem
+from memkit_core.ports import JobState, Judge, Problem
+from memkit_core.scope import Scope, require_scope
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
@@ -22,6 +23,9 @@ from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
 from memkit_core.upkeep.doctor import Doctor, Finding
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
 from memkit_core.upkeep.stats import Stats, stats_of
+
+if TYPE_CHECKING:
+    from memkit_core.formation.resolving import ConsolidationReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,48 @@ class Upkeep:
         self._store.purge()
         self.reindex()
         return receipt
+
+    def consolidate(
+        self,
+        *,
+        scope: Scope | None = None,
+        everything: bool = False,
+        judge: Judge | None = None,
+        dry_run: bool = True,
+    ) -> ConsolidationReport:
+        """Make near duplicates one and let new memories replace what is no longer so; see `formation`.
+
+        Similarity proposes, the judge decides. Each decision is a transaction of its own, stands with its
+        reason in `history`, and `Memory.undo` takes it back. Memories with a key and summaries are left
+        out, and a pinned one is never archived or superseded. Run again on the same day it decides only
+        on what is new or changed since.
+
+        Args:
+            scope: whose memories.
+            everything: those of all scopes, each by itself.
+            judge: `ChatJudge(model)`, or your own; `RuleJudge()`, which retires nothing, when None.
+            dry_run: decide and change nothing; the judge is asked all the same.
+
+        Raises:
+            ScopeError: neither a scope nor `everything=True`, or both.
+            InvalidInputError: `judge` cannot judge.
+            BackendError: the store failed; what was decided before stays.
+        """
+        # Here, since most never consolidate.
+        from memkit_core.formation.consolidating import Consolidation, scopes_with_memories
+        from memkit_core.formation.judges import checked_judge
+
+        decide = checked_judge(judge)
+        checked_bool(dry_run, "consolidate: dry_run")
+        if checked_bool(everything, "consolidate: everything") and scope is not None:
+            raise ScopeError("consolidate: give everything=True alone, or a scope")
+        self._indexers.sync()
+        run = Consolidation(self._store, self._clock, decide, dry_run=dry_run, changed=self._changed)
+        if not everything:
+            return run.run(require_scope(scope, verb="consolidate"))
+        for one in scopes_with_memories(self._store.portable(), now=self._clock()):
+            run.run(one)
+        return run.report()
 
     def _with_indexes(self, problems: list[Problem], *, mend: bool) -> Findings:
         unchecked = []

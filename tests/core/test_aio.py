@@ -11,6 +11,7 @@ from memkit_core import AsyncMemory, ClosedError, Memory, Message, Role, Scope
 from memkit_core.aio import (
     AsyncDocuments,
     AsyncEpisodes,
+    AsyncFormation,
     AsyncProfiles,
     AsyncRuns,
     AsyncSessions,
@@ -25,6 +26,7 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
+from memkit_core.formation import Formation
 from memkit_core.transfer import Transfer
 from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
@@ -55,6 +57,7 @@ def verbs(kind):
         (Episodes, AsyncEpisodes),
         (Skills, AsyncSkills),
         (Transfer, AsyncTransfer),
+        (Formation, AsyncFormation),
     ],
 )
 def test_the_signatures_are_the_same(blocking, awaited):

@@ -45,6 +45,7 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import ConflictError, InvalidPromotionError, MemkitError, RecordNotFoundError
+from memkit_core.formation import Formation
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
 from memkit_core.ports import Selection
 from memkit_core.stores.cursors import ORDERS
@@ -407,6 +408,8 @@ READS = {
     "WorkingMemory.history": lambda case: noted(case).history(scope=case.noted_by),
     "WorkingMemory.instructions": lambda case: noted(case).instructions(scope=case.noted_by),
     "Runs.load": lambda case: case.memory.runs.load(case.one(*case.other.ids), scope=case.scope),
+    "Formation.budget": lambda case: case.memory.formation.budget(scope=case.scope),
+    "Formation.set_aside": lambda case: case.memory.formation.set_aside(scope=case.session),
     "Runs.list": lambda case: case.memory.runs.list(
         scope=case.scope, status=case.one(None, "paused", case.other.marker)
     ),
@@ -561,6 +564,15 @@ WRITES = {
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
+    "Upkeep.consolidate": lambda case: case.memory.upkeep.consolidate(
+        scope=case.scope, dry_run=case.one(True, False)
+    ),
+    "Formation.run": lambda case: case.memory.formation.run(
+        scope=case.session, assistant=True, again=case.one(True, False)
+    ),
+    "Formation.set_budget": lambda case: case.memory.formation.set_budget(
+        case.one(None, 7), scope=case.scope
+    ),
     "Summaries.clear": lambda case: case.memory.summaries.clear(scope=case.session),
     "MemkitChatMessageHistory.add_messages": lambda case: case.of_langchain().add_messages(
         [
@@ -588,9 +600,11 @@ WRITES = {
 }
 NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
+    "Memory.redacted",  # counts of the process, by kind, for its operator
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Memory.documents",  # gives a collection, whose verbs are listed
-    *("Memory.profiles", "Memory.episodes", "Memory.skills"),  # as above
+    *("Memory.profiles", "Memory.episodes", "Memory.skills", "Memory.formation"),  # as above
+    *("Formation.due", "Formation.run_due"),  # of all sessions, for the scheduler
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts, kinds and ids, no content.
     *("Upkeep.forget", "Upkeep.doctor", "Upkeep.stats"),
@@ -631,7 +645,7 @@ def public_methods(kind):
         Memory,
         Documents,
         *PARTS.values(),
-        *(Profiles, Episodes, Skills),
+        *(Profiles, Episodes, Skills, Formation),
         PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
         langchain_memkit.MemkitMiddleware,

@@ -43,9 +43,9 @@ def apply_steps(state: State, steps: Sequence[Step]) -> list[MemoryRecord]:
         match step:
             case Add(_, merge):
                 written.append(state.merge(new) if merge else state.write(new))
-            case Rewrite(old, _, kind, others):
+            case Rewrite(old, _, kind, others, reason):
                 row = state.points[old.point_id]
-                state.rewrite(row, new, kind=kind, others=others)
+                state.rewrite(row, new, kind=kind, others=others, reason=reason)
                 written.append(row)
             case Remove(record):
                 state.remove([state.points[record.point_id]])

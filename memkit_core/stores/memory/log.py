@@ -184,6 +184,17 @@ class InMemoryLog:
                 ranked = [one for one in ranked if one[:2] < place]
             return [session_of(scope, logs[scope]) for _, _, scope in ranked[:limit]]
 
+    def idle(self, *, since: datetime, until: datetime) -> list[Session]:
+        """See `MessageLog.idle`."""
+        with self._state.open():
+            found = [
+                (log.updated_at, log.number, scope, log)
+                for logs in self._state.conversations.values()
+                for scope, log in logs.items()
+                if since < log.updated_at <= until
+            ]
+            return [session_of(scope, log) for _, _, scope, log in sorted(found, key=lambda one: one[:2])]
+
     def summary(self, session: Scope) -> Summary | None:
         """See `MessageLog.summary`."""
         with self._state.open():

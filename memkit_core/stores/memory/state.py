@@ -276,6 +276,7 @@ class State:
         tell: bool = False,
         said: MemoryRecord | None = None,
         others: tuple[str, ...] = (),
+        reason: str = "",
     ) -> None:
         """Put a record in the place of the row's own; `said` is what a merge made one with it.
 
@@ -290,7 +291,7 @@ class State:
             row.vector = None
         self._enter(row)
         if change is not None:
-            row.history.append(dataclasses.replace(change, others=others))
+            row.history.append(dataclasses.replace(change, others=others, reason=reason))
         if tell or seen_by_index(old, new.record):
             self.enqueue(row.record, row, row.given)
 

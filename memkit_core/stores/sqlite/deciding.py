@@ -75,5 +75,5 @@ def _rewrite(connection: sqlite3.Connection, step: Rewrite) -> None:
     seq, scope_id, partition_id, vector_space_id = row
     target = Target(scope=step.old.scope, space=step.old.space)
     batch = RowBatch(connection, {target: (scope_id, partition_id)}, vector_space_id)
-    batch.rewrite(seq, step.old, step.new, kind=step.kind, others=step.others)
+    batch.rewrite(seq, step.old, step.new, kind=step.kind, others=step.others, reason=step.reason)
     batch.finish()

@@ -206,6 +206,15 @@ class SQLiteLog:
             ).fetchall()
         return [read_session(row) for row in rows]
 
+    def idle(self, *, since: datetime, until: datetime) -> list[Session]:
+        """See `MessageLog.idle`."""
+        with self._database.snapshot() as connection:
+            rows = connection.execute(
+                f"{_SESSION} WHERE n.updated_at > ? AND n.updated_at <= ? ORDER BY n.updated_at, n.scope_id",
+                (to_ms(since), to_ms(until)),
+            ).fetchall()
+        return [read_session(row) for row in rows]
+
     def summary(self, session: Scope) -> Summary | None:
         """See `MessageLog.summary`."""
         with self._database.snapshot() as connection:

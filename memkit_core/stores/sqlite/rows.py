@@ -26,9 +26,9 @@ COLUMNS: tuple[str, ...] = (
 SELECT_RECORD = f"(SELECT path FROM scopes s WHERE s.id = r.scope_id), {', '.join(f'r.{c}' for c in COLUMNS)}"
 """What to select from `records r` for `read_record`."""
 
-SELECT_CHANGE = "h.version, h.kind, h.at, h.before, h.dropped, h.others"
+SELECT_CHANGE = "h.version, h.kind, h.at, h.before, h.dropped, h.others, h.reason"
 """What to select from `history h` for `read_change`."""
-INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)"
+INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 """What writes `change_values`."""
 
 _SELECT_CANDIDATE = (
@@ -143,12 +143,13 @@ def change_values(seq: int, change: RecordChange) -> tuple[object, ...]:
         canonical_json(dict(change.before)),
         canonical_json(dict(change.dropped)),
         canonical_json(list(change.others)),
+        change.reason,
     )
 
 
 def read_change(row: Sequence[Any]) -> RecordChange:
     """The change of a row of `history`, selected with `SELECT_CHANGE`."""
-    version, kind, at, before, dropped, others = row
+    version, kind, at, before, dropped, others, reason = row
     return RecordChange(
         version=version,
         kind=ChangeKind(kind),
@@ -156,6 +157,7 @@ def read_change(row: Sequence[Any]) -> RecordChange:
         before=json.loads(before),
         dropped=json.loads(dropped),
         others=_list(others),
+        reason=reason,
     )
 
 

@@ -276,6 +276,11 @@ CREATE TABLE jobs(
 CREATE TABLE looks(number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, outbox INTEGER NOT NULL);
 """
 
+_REASONS = """
+-- Why a judge decided the change; '' for a change that nobody judged.
+ALTER TABLE history ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -287,6 +292,7 @@ MIGRATIONS: tuple[str, ...] = (
     _KEYS,
     _MOVING,
     _JOBS,
+    _REASONS,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 

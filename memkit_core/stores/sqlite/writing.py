@@ -236,6 +236,7 @@ class RowBatch:
         position: int | None = None,
         said: MemoryRecord | None = None,
         others: tuple[str, ...] = (),
+        reason: str = "",
     ) -> None:
         """Write a row anew; `said` is what a merge made one with it.
 
@@ -262,7 +263,9 @@ class RowBatch:
             self._changes[seq] = _change(new, seq, self._vector_space_id)
         change = None if kind is None else change_made(old, new, kind, said=said)
         if change is not None:
-            self._history.append(change_values(seq, dataclasses.replace(change, others=others)))
+            self._history.append(
+                change_values(seq, dataclasses.replace(change, others=others, reason=reason))
+            )
 
     def finish(self) -> None:
         """Write the keyword rows, the tags, the outbox entries and the history."""

@@ -1,0 +1,115 @@
+"""Between an extractor and the store: what it found, as JSON that survives a kill, and as records."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from memkit_core.config import Config
+from memkit_core.errors import InvalidInputError, MemkitError, shown
+from memkit_core.inputs import NewMemory, build_record
+from memkit_core.jsonvalues import JsonValue, checked_metadata
+from memkit_core.models import MemoryRecord, Message, Origin, RecordType, Role
+from memkit_core.ports import Add, Extracted, MemoryView, RecordStore, Step
+from memkit_core.scope import Scope
+
+_log = logging.getLogger("memkit")
+
+SOURCE = "formation"
+"""The `source` of every record that formation made."""
+
+Draft = dict[str, JsonValue]
+"""What is needed to write one record, with the id it will have."""
+
+
+def drafts_of(
+    found: Sequence[Extracted], messages: Sequence[Message], *, session: Scope, now: datetime, config: Config
+) -> tuple[list[Draft], list[str]]:
+    """What can be stored of what was found, and what is wrong with the rest. Messages come with ids."""
+    drafts: list[Draft] = []
+    errors: list[str] = []
+    for item in found:
+        try:
+            draft = _draft(item, messages)
+            record_of(draft, session, into=session, now=now, config=config)
+        except MemkitError as error:
+            errors.append(f"left out: {error}")
+        else:
+            drafts.append(draft)
+    return drafts, errors
+
+
+def _draft(item: Extracted, messages: Sequence[Message]) -> Draft:
+    if not isinstance(item, Extracted):
+        raise InvalidInputError(f"an extractor gives memkit_core.ports.Extracted values, got {shown(item)}")
+    numbers = dict.fromkeys(n for n in item.sources if type(n) is int and 1 <= n <= len(messages))
+    if len(numbers) < len(set(item.sources)):
+        _log.warning("an extractor named messages that it was not shown; these are left out")
+    told = [messages[number - 1] for number in numbers] or list(messages)
+    first = told[0].created_at
+    spoken = all(message.role is Role.ASSISTANT for message in told)
+    happened = first.isoformat() if item.type is RecordType.EVENT and first is not None else None
+    return {
+        "id": str(uuid.uuid4()),
+        "content": item.content,
+        "type": str(item.type),
+        "key": item.key,
+        "confidence": item.confidence,
+        "tags": list(item.tags),
+        "metadata": checked_metadata(item.metadata),
+        "occurred_at": happened,
+        "messages": [message.id for message in told],
+        "origin": (Origin.ASSISTANT if spoken else Origin.USER).value,
+    }
+
+
+def record_of(
+    draft: Mapping[str, Any], session: Scope, *, into: Scope, now: datetime, config: Config
+) -> MemoryRecord:
+    """The record of a draft.
+
+    Raises:
+        InvalidInputError: it cannot be stored.
+    """
+    new = NewMemory(
+        content=draft["content"], id=draft["id"], type=draft["type"], key=draft["key"],
+        confidence=draft["confidence"], tags=draft["tags"], metadata=draft["metadata"],
+        occurred_at=draft["occurred_at"], source_message_ids=draft["messages"], origin=draft["origin"],
+        source=SOURCE,
+    )  # fmt: skip
+    record = build_record(
+        new, scope=into, now=now, agent_id=config.agent_id, max_chars=config.max_content_chars
+    )
+    return dataclasses.replace(record, created_in_session_id=session.id)
+
+
+def write(store: RecordStore, records: Sequence[MemoryRecord], *, now: datetime) -> list[MemoryRecord]:
+    """Write records as `Memory.add` does, in one transaction; those that are there already stay as they are.
+
+    What takes the place of the value of a key keeps its tags, metadata and pin: they are the user's.
+    """
+
+    def rule(view: MemoryView) -> Sequence[Step]:
+        steps = []
+        for record in records:
+            if view.get(record.scope, record.id) is not None:
+                continue
+            current = view.current(record, now=now)
+            steps.append(Add(record if current is None else _carrying(record, current), merge=True))
+        return steps
+
+    return store.records.decide(rule) if records else []
+
+
+def _carrying(record: MemoryRecord, current: MemoryRecord) -> MemoryRecord:
+    return dataclasses.replace(
+        record,
+        tags=tuple(dict.fromkeys((*current.tags, *record.tags))),
+        metadata={**current.metadata, **record.metadata},
+        pinned=current.pinned,
+        importance=max(current.importance, record.importance),
+    )
