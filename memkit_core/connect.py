@@ -26,6 +26,15 @@ IN_MEMORY = ":memory:"
 """The path that keeps everything in memory, for tests and trials."""
 
 
+@dataclasses.dataclass(slots=True)
+class _Change:
+    """The last change of the model: the embedder since then, and what it was made from."""
+
+    lock: ThreadLock = dataclasses.field(default_factory=ThreadLock)
+    embedder: CheckedEmbedder | None = None
+    given: tuple[object, str | None] | None = None
+
+
 class Parts:
     """What memories own: a store, its indexes, an embedder, and what recall keeps in memory.
 
@@ -34,26 +43,68 @@ class Parts:
     """
 
     def __init__(
-        self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder, copies: PartitionCopies
+        self,
+        *,
+        store: RecordStore,
+        indexers: Indexers,
+        embedder: CheckedEmbedder,
+        copies: PartitionCopies,
+        change: _Change | None = None,
     ) -> None:
-        """Owned by one memory so far."""
+        """Owned by one memory so far; `change` is that of the parts it shares with others."""
         self.store = store
         self.indexers = indexers
         self.embedder = embedder
         self.copies = copies
         self.owners = 1
         self._first = self
+        self._change = change or _Change()
 
     def joined(self, embedder: CheckedEmbedder) -> Parts:
         """The same for one more owner, which has an embedder object of its own for the same vectors.
 
         Texts are embedded with the last one from now on: it may hold the key that works.
         """
-        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder, copies=self.copies)
+        parts = Parts(
+            store=self.store,
+            indexers=self.indexers,
+            embedder=embedder,
+            copies=self.copies,
+            change=self._change,
+        )
         parts._first = self
         self.owners += 1
         self.indexers.own.embed_with(embedder)
         return parts
+
+    def model(self, *, settled: bool = False) -> CheckedEmbedder:
+        """See `CurrentModel`."""
+        if settled:
+            with self._change.lock:
+                pass
+        return self._change.embedder or self.embedder
+
+    def changed_to(self) -> tuple[object, str | None] | None:
+        """What to open the memory with again, embedder and name, once its model was changed."""
+        return self._change.given
+
+    def change_model(
+        self, embedder: CheckedEmbedder, given: tuple[object, str | None], switch: Callable[[], int]
+    ) -> int:
+        """Have the store changed by `switch`, and everything that shares it embed with `embedder`.
+
+        `given` is what that was made from. Returns what `switch` does.
+        """
+        change, first = self._change, self._first
+        with change.lock:
+            bare = switch()
+            change.embedder, change.given = embedder, given
+            self.indexers.own.embed_with(embedder)
+        with _mutex:
+            for key in [key for key, parts in _shared.items() if parts is first]:
+                del _shared[key]
+                _shared.setdefault((*key[:2], (embedder.model, embedder.revision), *key[3:]), first)
+        return bare
 
     def release(self) -> None:
         """One owner less; the last one closes everything."""

@@ -117,6 +117,7 @@ class Memory:
         from memkit_core.stores.handle import StoreHandle
         from memkit_core.transfer import Transfer
         from memkit_core.upkeep import Upkeep
+        from memkit_core.upkeep.reembed import Reembedder
         from memkit_core.worker import Worker
 
         waiting = parts.indexers.state().length
@@ -128,15 +129,21 @@ class Memory:
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
-        self._recall = Recall(self._store, parts.embedder, parts.indexers.own, parts.copies)
+        self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
-        self.upkeep = Upkeep(self._store, parts.indexers, clock, changed=self._worker.wake)
+        self.upkeep = Upkeep(
+            self._store,
+            parts.indexers,
+            clock,
+            changed=self._worker.wake,
+            reembedder=Reembedder(self._store, parts, config, changed=self._worker.wake),
+        )
         self.transfer = Transfer(
-            self._store, parts.embedder, clock, settle=self._settle, changed=self._worker.wake
+            self._store, parts.model, clock, settle=self._settle, changed=self._worker.wake
         )
         self._life = Life(self._store, config, clock)
         self._reopen: tuple[object, ...] | None = None
@@ -148,6 +155,7 @@ class Memory:
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()
+        if waiting or parts.store.spaces.retired():
             self._worker.wake()
 
     @classmethod
@@ -306,8 +314,9 @@ class Memory:
             return []
         chosen = {new.id for new in news}
         merge = {record.id for record in records if record.id not in chosen}
-        vectors = None if background else self._indexers.own.at_once([r.index_text for r in records])
-        stored = self._store.records.put(scope, records, vectors=vectors, merge=merge)
+        texts = [record.index_text for record in records]
+        space, vectors = (None if background else self._indexers.own.at_once(texts)) or (None, None)
+        stored = self._store.records.put(scope, records, vector_space=space, vectors=vectors, merge=merge)
         self._index(stored, embedded=vectors is not None, background=background, verb=verb)
         return stored
 
@@ -869,7 +878,7 @@ class Memory:
             scope,
             store=self._store,
             indexers=self._indexers,
-            own=self._parts.embedder,
+            own=self._parts.model,
             copies=self._parts.copies,
             embedder=own,
             model=embedding_model if own is None else own.model,
@@ -968,9 +977,9 @@ class Memory:
         self._store.check_open()
         return Capabilities(
             keyword=True,
-            dense=not self._parts.embedder.absent,
+            dense=not self._parts.model().absent and not self._indexers.own.outdated(),
             index=self._indexers.own.held() is not None,
-            embedding_model=self._parts.embedder.model,
+            embedding_model=self._parts.model().model,
             outbox=self._indexers.state(),
         )
 
@@ -1036,9 +1045,15 @@ class Memory:
         Raises:
             ConfigError: it lives in memory only.
         """
+        # As in `__init__`.
+        from memkit_core.embedders.resolve import without_secrets
+
         if self._reopen is None:
             raise ConfigError("a memory without a file cannot be pickled; open it with a path")
-        return _open_again, self._reopen
+        if (changed := self._parts.changed_to()) is None:
+            return _open_again, self._reopen
+        embedder, model = changed
+        return _open_again, (*self._reopen[:2], without_secrets(embedder), model)
 
 
 def _open_again(path: str, config: Config, embedder: object, embedding_model: str | None) -> Memory:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
 from memkit_core.models import DeleteReceipt
-from memkit_core.upkeep import Findings, Upkeep
+from memkit_core.upkeep import Findings, ReembedReport, Upkeep
+from memkit_core.upkeep.reembed import Progress
 
 
 class AsyncUpkeep:
@@ -34,3 +35,15 @@ class AsyncUpkeep:
     async def purge(self) -> DeleteReceipt:
         """See `Upkeep.purge`."""
         return await self._hops.run(self._upkeep.purge)
+
+    async def reembed(
+        self,
+        embedder: object,
+        *,
+        embedding_model: str | None = None,
+        progress: Progress | None = None,
+    ) -> ReembedReport:
+        """See `Upkeep.reembed`; `progress` is called in a worker thread."""
+        return await self._hops.run(
+            self._upkeep.reembed, embedder, embedding_model=embedding_model, progress=progress
+        )

@@ -14,6 +14,7 @@ from memkit_core.cli.listing import listing
 from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
+from memkit_core.cli.reembedding import reembedding
 from memkit_core.cli.upkeep import reindexing, repairing
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
@@ -34,6 +35,7 @@ app.command("list")(listing)
 app.command("eval")(evaluation)
 app.command("repair")(repairing)
 app.command("reindex")(reindexing)
+app.command("reembed")(reembedding)
 app.command("export")(exporting)
 app.command("import")(importing)
 app.command("backup")(backing_up)

@@ -11,6 +11,7 @@ from memkit_core.inputs import checked_count
 from memkit_core.models import DeleteReceipt
 from memkit_core.ports import Problem, RecordStore
 from memkit_core.times import Clock
+from memkit_core.upkeep.reembed import Progress, Reembedder, ReembedReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,16 @@ class Upkeep:
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
     def __init__(
-        self, store: RecordStore, indexers: Indexers, clock: Clock, *, changed: Callable[[], None]
+        self,
+        store: RecordStore,
+        indexers: Indexers,
+        clock: Clock,
+        *,
+        changed: Callable[[], None],
+        reembedder: Reembedder,
     ) -> None:
         """Look after these; `changed` is called when the indexes have something to catch up with."""
+        self._reembedder = reembedder
         self._store = store
         self._indexers = indexers
         self._clock = clock
@@ -110,6 +118,36 @@ class Upkeep:
         self._store.purge()
         self.reindex()
         return receipt
+
+    def reembed(
+        self,
+        embedder: object,
+        *,
+        embedding_model: str | None = None,
+        progress: Progress | None = None,
+    ) -> ReembedReport:
+        """Change the embedding model of the memory in place; returns when it has switched.
+
+        The old model answers meanwhile, reads and writes go on, and one transaction switches: no
+        recall ever compares vectors of two models. What was embedded is kept when the run is killed or the
+        model fails; the same call goes on from there. Another model gives it up. Then the old vectors
+        and their index are deleted. Collections with vectors of their own keep these.
+
+        This memory, and those of this process that share its store and settings, go on with the new
+        model. Every other one that is open with the old model answers by words from then on, with
+        "dense" among `missing` and `capabilities.dense` False, and what it writes waits in the outbox
+        for a memory with the new model.
+
+        Args:
+            embedder: the new model, in any form `Memory.open` takes.
+            embedding_model: the model's name, for an embedder object that does not know it.
+            progress: is told how many of how many records are embedded, after each batch.
+
+        Raises:
+            ConfigError: no model that can be embedded with, or another process began with another one.
+            ModelError: the model is down; the old one stays in use.
+        """
+        return self._reembedder.run(embedder, embedding_model=embedding_model, progress=progress)
 
     def _with_indexes(self, problems: list[Problem], *, mend: bool) -> Findings:
         unchecked = []

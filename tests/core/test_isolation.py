@@ -594,6 +594,7 @@ NEITHER = {
     *("Documents.space", "Documents.embedder"),
     # Of the whole store, for its operator: counts and kinds, no content.
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
+    "Upkeep.reembed",
     "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
