@@ -71,6 +71,9 @@ class Config:
         queue_retries: further tries of a failed write, before it is shown as failed.
         disk_reserve: bytes that must stay free; below it the index is not written, since a full
             disk kills the process inside the engine.
+        reembed: what opening a file with another model than its own does: `"never"` is an error that
+            names both, `"background"` changes the model as `memory.upkeep.reembed` does while the memory
+            is in use; the old model answers meanwhile if memkit can make it from its name, else words do.
         busy_timeout: seconds to wait for another process's write transaction.
         wal_checkpoint_bytes: size of SQLite's write-ahead log that makes a writer checkpoint it.
         summary_threshold: tokens of a conversation above which its older part is summarised.
@@ -104,6 +107,7 @@ class Config:
     queue_concurrency: int = 10
     queue_retries: int = 5
     disk_reserve: int = 256 * MEBIBYTE
+    reembed: Literal["never", "background"] = "never"
     busy_timeout: float = 5.0
     wal_checkpoint_bytes: int = 4 * MEBIBYTE
     summary_threshold: int = 170_000
@@ -118,6 +122,8 @@ class Config:
             raise ConfigError(f"environment must be development or production, got {shown(self.environment)}")
         if self.synchronous not in ("NORMAL", "FULL"):
             raise ConfigError(f"synchronous must be NORMAL or FULL, got {shown(self.synchronous)}")
+        if self.reembed not in ("never", "background"):
+            raise ConfigError(f"reembed must be never or background, got {shown(self.reembed)}")
         if not isinstance(self.index, QdrantServer) and self.index != "edge":
             raise ConfigError(f"index must be 'edge' or a QdrantServer, got {shown(self.index)}")
         for name in (

@@ -11,7 +11,7 @@ from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.checked import CheckedEmbedder
-from memkit_core.errors import ConfigError, shown
+from memkit_core.errors import ConfigError, MissingDependencyError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
 from memkit_core.indexing import Indexer, Indexers
@@ -50,13 +50,18 @@ class Parts:
         embedder: CheckedEmbedder,
         copies: PartitionCopies,
         change: _Change | None = None,
+        other_model: bool = False,
     ) -> None:
-        """Owned by one memory so far; `change` is that of the parts it shares with others."""
+        """Owned by one memory so far; `change` is that of the parts it shares with others.
+
+        `other_model` says that another one was asked for, to take over once all is embedded with it.
+        """
         self.store = store
         self.indexers = indexers
         self.embedder = embedder
         self.copies = copies
         self.owners = 1
+        self.other_model = other_model
         self._first = self
         self._change = change or _Change()
 
@@ -154,7 +159,8 @@ def connect(
     with _mutex:
         parts = _shared.get(key)
         if parts is not None:
-            if embedder is not None and not isinstance(embedder, str | Mapping):
+            same = (parts.model().model, parts.model().revision) == (resolved.model, resolved.revision)
+            if same and embedder is not None and not isinstance(embedder, str | Mapping):
                 space = parts.store.vectors.space()
                 dimension = None if space is None else space.dimension
                 return parts.joined(checked_embedder(resolved, config, dimension=dimension))
@@ -183,13 +189,17 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
         absent = isinstance(resolved, AbsentEmbedder)
         if absent and space is not None:
             resolved = AbsentEmbedder(space.model, revision=space.revision)
-        _check_model(space, resolved)
+        other = space is not None and (space.model, space.revision) != (resolved.model, resolved.revision)
+        if space is not None and other:
+            resolved = _model_of(space, instead=resolved, config=config)
+            absent = isinstance(resolved, AbsentEmbedder)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
         return Parts(
             store=store,
             indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
             copies=PartitionCopies(config.recall_copy_bytes),
+            other_model=other,
         )
     except BaseException:
         store.close()
@@ -264,7 +274,19 @@ def _keepers(store: RecordStore, config: Config) -> Callable[[VectorSource], Ind
     )
 
 
-def _check_model(space: VectorSpace | None, embedder: Embedder) -> None:
-    """Refuse another model at once, before its dimension is known."""
-    if space is not None and (space.model, space.revision) != (embedder.model, embedder.revision):
-        raise ConfigError(other_model(space, model=embedder.model, revision=embedder.revision))
+def _model_of(space: VectorSpace, *, instead: Embedder, config: Config) -> Embedder:
+    """The embedder that made the vectors of `space`, as far as its name tells; else none.
+
+    Raises:
+        ConfigError: the model is not to be changed to that of `instead`.
+    """
+    if config.reembed != "background":
+        # At once, before the dimension of the new one is known.
+        raise ConfigError(other_model(space, model=instead.model, revision=instead.revision))
+    try:
+        found = resolve_embedder(space.model)
+    except (ConfigError, MissingDependencyError):
+        found = None
+    if found is not None and (found.model, found.revision) == (space.model, space.revision):
+        return found
+    return AbsentEmbedder(space.model, revision=space.revision)

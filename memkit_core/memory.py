@@ -135,17 +135,19 @@ class Memory:
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
+        reembedder = Reembedder(self._store, parts, config, changed=self._worker.wake)
         self.upkeep = Upkeep(
             self._store,
             parts.indexers,
             clock,
             changed=self._worker.wake,
-            reembedder=Reembedder(self._store, parts, config, changed=self._worker.wake),
+            reembedder=reembedder,
         )
         self.transfer = Transfer(
             self._store, parts.model, clock, settle=self._settle, changed=self._worker.wake
         )
         self._life = Life(self._store, config, clock)
+        self._reembedder = reembedder
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
@@ -185,7 +187,8 @@ class Memory:
             clock: returns the present moment; for tests.
 
         Raises:
-            ConfigError: path or embedder cannot be used, or the file holds another model's vectors.
+            ConfigError: path or embedder cannot be used, or the file holds another model's vectors (see
+                `Upkeep.reembed`, and `Config.reembed` to have it changed in the background).
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
         # As in `__init__`.
@@ -211,6 +214,8 @@ class Memory:
                 without_secrets(embedder),
                 embedding_model,
             )
+        if parts.other_model and parts.changed_to() is None:
+            memory._reembedder.run_later(embedder, embedding_model)
         return memory
 
     # ------------------------------------------------------------------ writing

@@ -609,10 +609,11 @@ class SpaceTable(Protocol):
             DimensionMismatchError: the vectors are not as long as `space` says.
         """
 
-    def switch(self, space: VectorSpace) -> int:
+    def switch(self, space: VectorSpace, *, tell: Sequence[int] = ()) -> int:
         """Make the coming `space` the one in use and retire the one that was; returns how many rows have no vector.
 
-        Those get an outbox entry, and wait for theirs like any other.
+        Those get an outbox entry, and wait for theirs like any other. So do the rows with the numbers
+        `tell`, which an index that was built before does not have.
 
         Raises:
             ConfigError: `space` is not coming any more.

@@ -182,7 +182,8 @@ class Indexer:
         after = 0
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
-            waiting = self._keeper.writable() is None
+            with self._applying:
+                waiting = self._present_index() is None
             entries = self._source.outbox.due(
                 now=self._clock(),
                 limit=self._batch,

@@ -102,6 +102,18 @@ class SpacesContract(ContractGuard):
         assert waiting == {"another text": None, "another one": None}
         assert store.verify() == []
 
+    def test_rows_that_an_index_has_not(self, store: RecordStore) -> None:
+        """Rows that are named at the switch get an outbox entry with their new vector; unknown ones do not."""
+        _fill(store)
+        store.spaces.begin(_NEW)
+        rows = store.spaces.waiting(_NEW, after=0, limit=100)
+        store.spaces.keep(_NEW, rows, _vectors(rows))
+        assert store.spaces.switch(_NEW, tell=[rows[1].row, 10_000]) == 0
+        (entry,) = due(store)
+        assert entry.point_id == rows[1].record.point_id
+        assert entry.vector is not None
+        assert entry.vector.tolist() == _vectors(rows)[1].tolist()
+
     def test_a_delete_takes_all_vectors(self, store: RecordStore) -> None:
         """What is deleted is gone in every space, and counts as one vector."""
         _fill(store)

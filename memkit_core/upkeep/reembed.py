@@ -8,6 +8,8 @@ is caught up with, and one transaction switches. Until then the old model answer
 from __future__ import annotations
 
 import logging
+import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,15 @@ import numpy as np
 from memkit_core.config import Config
 from memkit_core.connect import checked_embedder
 from memkit_core.embedders.resolve import resolve_embedder
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, ModelError, shown
+from memkit_core.errors import (
+    BackendError,
+    ClosedError,
+    ConfigError,
+    InvalidInputError,
+    MemkitError,
+    ModelError,
+    shown,
+)
 from memkit_core.indexing.embedding import vectors_of
 from memkit_core.ports import RecordStore, Unembedded, VectorSpace
 
@@ -96,6 +106,25 @@ class Reembedder:
             waiting=waiting,
         )
 
+    def run_later(self, given: object, embedding_model: str | None) -> None:
+        """Do it in a thread that tries until it is done, the memory is closed, or another model is chosen."""
+
+        def run() -> None:
+            while True:
+                try:
+                    self.run(given, embedding_model=embedding_model, progress=None)
+                except ClosedError:
+                    return
+                except MemkitError as error:
+                    _log.warning("the model is not changed, and the old one goes on: %s", error)
+                    if isinstance(error, ConfigError):
+                        return
+                    time.sleep(self._config.outbox_seconds)
+                else:
+                    return
+
+        threading.Thread(target=run, name="memkit-reembed", daemon=True).start()
+
     def _change(
         self,
         model: CheckedEmbedder,
@@ -112,8 +141,10 @@ class Reembedder:
             with self._own.holding():
                 run.embed()
                 self._prepare(space)
-                run.embed()
-                left = self._parts.change_model(model, named, lambda: self._store.spaces.switch(space))
+                late = run.embed()
+                left = self._parts.change_model(
+                    model, named, lambda: self._store.spaces.switch(space, tell=late)
+                )
                 # Opened here, so that no recall waits for it.
                 self._own.held()
         except ConfigError:
@@ -151,23 +182,26 @@ class _Run:
         self._failed: set[tuple[int, int]] = set()
         self.embedded = 0
 
-    def embed(self) -> None:
+    def embed(self) -> list[int]:
         """Embed what has no vector yet, a batch at a time, each kept in a transaction of its own.
 
-        Ends when it has caught up, or nearly so with a writer who never stops.
+        Returns the numbers of these rows. Ends when it has caught up, or nearly so with a writer who never stops.
 
         Raises:
             ModelError: the model is down; what was embedded is kept.
         """
         total, done = self._store.spaces.count(self._space)
         self._tell(done, total)
-        after = 0
+        after, seen = 0, list[int]()
         while rows := self._store.spaces.waiting(self._space, after=after, limit=self._batch):
             after = rows[-1].row
-            done += self._kept([row for row in rows if row[:2] not in self._failed])
+            todo = [row for row in rows if row[:2] not in self._failed]
+            done += self._kept(todo)
+            seen += [row.row for row in todo]
             self._tell(done, max(total, done))
             if len(rows) < self._batch:
                 break
+        return seen
 
     def _kept(self, rows: Sequence[Unembedded]) -> int:
         if not rows:

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -371,3 +372,59 @@ def test_bad_input_changes_nothing(tmp_path, call, error):
             memory.upkeep.reembed(**call)
         assert _stored(memory) == (48, 1)
         assert memory.capabilities.embedding_model == "letters"
+
+
+def test_in_the_background(tmp_path):
+    """With `Config(reembed="background")` another model is opened at once and takes over when it is complete."""
+    path = tmp_path / "m.db"
+    with Memory.open(path) as memory:
+        filled(memory)
+    new, config = Paused(after=10), Config(reembed="background", embed_batch=10)
+    with Memory.open(path, embedder=new, config=config) as memory:
+        assert new.reached.wait(30)
+        # The built-in model is known by its name, and serves.
+        assert memory.capabilities.embedding_model.startswith("wordllama")
+        assert dense(memory, text("alice", 2)).missing == frozenset()
+        memory.add("zzz zzz", scope=ALICE)
+        with Memory.open(path, embedder=Pairs(), config=config) as other:
+            assert dense(other, "zzz zzz")[0].record.content == "zzz zzz"
+            new.go_on.set()
+            _wait_for(lambda: memory.capabilities.embedding_model == "pairs")
+            for one in (memory, other):
+                assert dense(one, "zzz zzz")[0].record.content == "zzz zzz"
+                assert dense(one, text("alice", 2)).missing == frozenset()
+        assert memory.flush()
+        assert memory.upkeep.verify().problems == ()
+    # A model that only its owner can make: words serve until then.
+    with Memory.open(path, embedder=Reversed(), config=config) as memory:
+        assert memory.recall(text("bob", 3), scope=BOB)[0].record.content == text("bob", 3)
+        _wait_for(lambda: memory.capabilities.embedding_model == "reversed")
+        assert dense(memory, text("bob", 3), BOB)[0].record.content == text("bob", 3)
+    with pytest.raises(ConfigError, match="reembed must be"):
+        Config(reembed="sometimes")
+
+
+def test_a_memory_that_is_closed_meanwhile(tmp_path):
+    """Closing ends a change in the background; the next opening goes on with it."""
+    path, config = tmp_path / "m.db", Config(reembed="background", embed_batch=10)
+    with Memory.open(path, embedder=Letters()) as memory:
+        filled(memory)
+    half = Paused(after=20)
+    with Memory.open(path, embedder=half, config=config):
+        assert half.reached.wait(30)
+    half.go_on.set()
+    with Memory.open(path, embedder=Letters()) as memory:
+        assert dense(memory, text("bob", 3), BOB)[0].record.content == text("bob", 3)
+    new = Pairs()
+    with Memory.open(path, embedder=new, config=config) as memory:
+        _wait_for(lambda: memory.capabilities.embedding_model == "pairs")
+        assert memory.flush()
+        assert len([one for one in new.seen if " " in one]) <= 28
+        assert dense(memory, text("bob", 3), BOB)[0].record.content == text("bob", 3)
+
+
+def _wait_for(condition):
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)

@@ -64,7 +64,7 @@ class InMemorySpaces:
                     many += 1
             return many
 
-    def switch(self, space: VectorSpace) -> int:
+    def switch(self, space: VectorSpace, *, tell: Sequence[int] = ()) -> int:
         """See `SpaceTable.switch`."""
         with self._state.open():
             self._check(space)
@@ -79,8 +79,9 @@ class InMemorySpaces:
             if before is not None:
                 self._retired.append(before)
             self._state.vector_space = space
-            for row in bare:
-                self._state.enqueue(row.record, row, None)
+            for row in self._own():
+                if row.vector is None or row.seq in tell:
+                    self._state.enqueue(row.record, row, None)
             return len(bare)
 
     def retired(self) -> list[VectorSpace]:

@@ -84,7 +84,7 @@ class SQLiteSpaces:
             )
             return kept.rowcount
 
-    def switch(self, space: VectorSpace) -> int:
+    def switch(self, space: VectorSpace, *, tell: Sequence[int] = ()) -> int:
         """See `SpaceTable.switch`."""
         with self._database.write("switch vector space") as connection:
             number = _checked(connection, space)
@@ -93,7 +93,7 @@ class SQLiteSpaces:
                 "UPDATE vector_spaces SET in_use = CASE id WHEN ? THEN ? ELSE ? END WHERE id = ? OR in_use = ?",
                 (number, USED, RETIRED, number, USED),
             )
-            enqueue_rows(connection, [row[0] for row in bare])
+            enqueue_rows(connection, list({*tell, *(row[0] for row in bare)}))
         return len(bare)
 
     def retired(self) -> list[VectorSpace]:
