@@ -1,16 +1,23 @@
 """A change of the embedding model in place: nothing is lost, nothing is mixed, and recall goes on."""
 
+import json
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from memkit_core import Config, Memory, Ranking, Scope
+import memkit_core
+from memkit_core import AsyncMemory, Config, Memory, Message, Ranking, Scope
 from memkit_core.documents import NewDocument
 from memkit_core.errors import ConfigError, InvalidInputError, ModelError
-from memkit_core.indexes.keeper import space_name
+from memkit_core.indexes.keeper import StoredKeeper, space_name
+from memkit_core.indexing import Indexer
 from memkit_core.ports import VectorSpace
 from memkit_core.stores.sqlite import SQLiteStore
 
@@ -428,3 +435,149 @@ def _wait_for(condition):
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.01)
+
+
+def test_writes_while_the_index_is_built(tmp_path, monkeypatch):
+    """What is written and deleted once the new index is built comes into it by the outbox, without a rebuild."""
+    prepare, build, builds = Indexer.prepare, StoredKeeper._built, []
+
+    def meanwhile(self, source):
+        built = prepare(self, source)
+        memory.add("zzz zzz", scope=ALICE)
+        memory.delete(gone.id, scope=ALICE)
+        memory.flush()
+        return built
+
+    def counted(self, space, source):
+        builds.append(space.model)
+        return build(self, space, source)
+
+    monkeypatch.setattr(Indexer, "prepare", meanwhile)
+    monkeypatch.setattr(StoredKeeper, "_built", counted)
+    with Memory.open(tmp_path / "m.db", embedder=Letters()) as memory:
+        filled(memory)
+        gone = memory.list_records(scope=ALICE).records[0]
+        memory.upkeep.reembed(Pairs())
+        assert memory.flush()
+        assert memory.upkeep.verify().problems == ()
+        assert dense(memory, "zzz zzz")[0].record.content == "zzz zzz"
+    assert builds == ["letters", "pairs"]
+
+
+def test_a_change_that_no_index_sees_is_caught_up_with(tmp_path, caplog):
+    """A record that changes while its vector is made, even in what no index knows, is in the new index too."""
+
+    class Meddling(Pairs):
+        def embed_documents(self, texts):
+            vectors = super().embed_documents(texts)
+            if text("alice", 2) in texts and self.seen.count(text("alice", 2)) < 3:
+                memory.update(changed, scope=ALICE, metadata={"n": len(self.seen)})
+            return vectors
+
+    new = Meddling()
+    with Memory.open(tmp_path / "m.db", embedder=Letters(), config=Config(embedding_cache=0)) as memory:
+        filled(memory)
+        changed = next(r.id for r in memory.list_records(scope=ALICE) if r.content == text("alice", 2))
+        assert memory.upkeep.reembed(new).waiting == 0
+        assert new.seen.count(text("alice", 2)) == 3
+        assert memory.flush()
+        assert memory.upkeep.verify().problems == ()
+        assert dense(memory, text("alice", 2))[0].record.id == changed
+    assert "rebuilt" not in caplog.text
+
+
+def test_saying_it_again_meanwhile(tmp_path):
+    """B58: the same fact said again before, while and after the model changes is one record that counts them."""
+
+    class Repeating(Pairs):
+        def embed_documents(self, texts):
+            memory.add("mia lives in  DENVER", scope=ALICE)
+            return super().embed_documents(texts)
+
+    with Memory.open(tmp_path / "m.db", embedder=Letters()) as memory:
+        memory.add("Mia lives in Denver.", scope=ALICE)
+        memory.add("Mia lives in Denver.", scope=BOB)
+        memory.upkeep.reembed(Repeating())
+        memory.add("Mia lives in Denver!", scope=ALICE)
+        (record,) = memory.list_records(scope=ALICE)
+        assert record.content == "Mia lives in Denver."
+        assert record.mentions > 2
+        assert memory.list_records(scope=BOB).records[0].mentions == 1
+        assert [hit.record.id for hit in dense(memory, "Mia lives in Denver.")] == [record.id]
+        assert memory.flush()
+        assert memory.upkeep.verify().problems == ()
+
+
+def test_moving_between_models(tmp_path):
+    """B72: an export of the old model comes into the changed store, and back, with all but the vectors as it was."""
+    old_file, new_file = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    with Memory.open(tmp_path / "m.db", embedder=Letters()) as memory:
+        filled(memory)
+        memory.sessions.append([Message(role="user", text="ooo ppp")], scope=Scope.session("s", user=ALICE))
+        memory.flush()
+        memory.export_jsonl(old_file, everything=True)
+        memory.upkeep.reembed(Pairs())
+        # The same rows again: nothing is added, and no old vector comes in.
+        assert not memory.import_jsonl(old_file).changed
+        memory.export_jsonl(new_file, everything=True)
+        assert memory.upkeep.verify().problems == ()
+    embedder = Pairs()
+    with Memory.open(tmp_path / "other.db", embedder=embedder) as other:
+        other.import_jsonl(new_file)
+        assert other.flush()
+        assert not any("likes" in one for one in embedder.seen)
+        assert dense(other, text("bob", 3), BOB)[0].record.content == text("bob", 3)
+    with Memory.open(tmp_path / "third.db", embedder=Pairs()) as third:
+        # What the old model made is embedded anew.
+        assert third.import_jsonl(old_file).reembedded == 49
+        assert third.flush()
+        assert dense(third, text("bob", 3), BOB)[0].record.content == text("bob", 3)
+
+
+def test_from_the_command_line(tmp_path):
+    """`memkit reembed` changes a file whose model it does not know, and says what is no model."""
+    path = tmp_path / "m.db"
+    with Memory.open(path, embedder=Letters()) as memory:
+        filled(memory)
+
+    def memkit(*arguments):
+        home = str(Path(memkit_core.__file__).parents[1])
+        return subprocess.run(
+            [sys.executable, "-m", "memkit_core.cli", *arguments, "--db", str(path)],
+            env=os.environ | {"PYTHONPATH": home},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    wrong = memkit("reembed", "--embedder", "none")
+    assert wrong.returncode == 1
+    assert "name the new model" in wrong.stderr
+    done = memkit("reembed", "--embedder", "wordllama", "--json")
+    assert json.loads(done.stdout) == {
+        "report": {
+            "model": "wordllama/l2_supercat_256",
+            "dimension": 256,
+            "records": 48,
+            "embedded": 48,
+            "waiting": 0,
+        },
+        "outbox": 0,
+    }
+    again = memkit("reembed", "--embedder", "wordllama")
+    assert again.returncode == 0
+    assert "48 records have vectors of wordllama" in again.stderr
+    with Memory.open(path) as memory:
+        assert dense(memory, "alice likes")
+        assert memory.upkeep.verify().problems == ()
+
+
+async def test_awaited(tmp_path):
+    """`AsyncMemory.upkeep.reembed` is the same, awaited."""
+    memory = await AsyncMemory.open(tmp_path / "m.db", embedder=Letters())
+    await memory.add("aaa bbb", scope=ALICE)
+    report = await memory.upkeep.reembed(Pairs())
+    assert (report.model, report.embedded) == ("pairs", 1)
+    assert (await memory.recall("aaa bbb", scope=ALICE))[0].record.content == "aaa bbb"
+    await memory.close()
