@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from langchain_memkit import _floor as _floor  # first: it says what to install
 from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.history import MemkitChatMessageHistory
+from langchain_memkit.reranking import MemkitDocumentCompressor, compressor_reranker
 from langchain_memkit.retriever import MemkitRetriever
 from langchain_memkit.tools import working_memory_tools
 from langchain_memkit.vectorstore import MemkitVectorStore
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MemkitChatMessageHistory",
+    "MemkitDocumentCompressor",
     "MemkitEmbeddings",
     "MemkitMiddleware",
     "MemkitRetriever",
     "MemkitVectorStore",
+    "compressor_reranker",
     "working_memory_tools",
 ]
 

@@ -31,6 +31,7 @@ _require_llama_index()
 
 from llamaindex_memkit.block import MemkitMemoryBlock  # noqa: E402 - what it imports was checked first
 from llamaindex_memkit.memory import MemkitMemory  # noqa: E402 - as above
+from llamaindex_memkit.reranking import MemkitPostprocessor, postprocessor_reranker  # noqa: E402 - as above
 from llamaindex_memkit.retriever import MemkitRetriever  # noqa: E402 - as above
 from llamaindex_memkit.tools import working_memory_tools  # noqa: E402 - as above
 from llamaindex_memkit.vectorstore import MemkitVectorStore  # noqa: E402 - as above
@@ -38,7 +39,9 @@ from llamaindex_memkit.vectorstore import MemkitVectorStore  # noqa: E402 - as a
 __all__ = [
     "MemkitMemory",
     "MemkitMemoryBlock",
+    "MemkitPostprocessor",
     "MemkitRetriever",
     "MemkitVectorStore",
+    "postprocessor_reranker",
     "working_memory_tools",
 ]

@@ -52,6 +52,8 @@ class Config:
         ranking: the weights of recall.
         index: where the vectors are searched: `"edge"` is Qdrant embedded in the process, in a folder
             beside the file, or a `QdrantServer`.
+        rerank_depth: hits that a reranker orders anew, at least (`top_k` when that is more).
+        rerank_seconds: the longest a recall waits for its reranker; then the hits keep their order.
         recall_copy_bytes: about how much of the store recall keeps in memory, whole partitions (a user's
             memories, or turns) of up to half of it: 5,000 records of 256 dimensions take 13 MB and are
             recalled in a third of the time. 0 keeps none.
@@ -93,6 +95,8 @@ class Config:
     candidates: int = 100
     ranking: Ranking = field(default_factory=Ranking)
     index: Literal["edge"] | QdrantServer = "edge"
+    rerank_depth: int = 30
+    rerank_seconds: float = 2.0
     recall_copy_bytes: int = 64 * MEBIBYTE
     embed_batch: int = 100
     embedding_cache: int = 10_000
@@ -129,7 +133,7 @@ class Config:
         for name in (
             "max_content_chars", "max_note_chars", "note_versions", "max_batch", "max_top_k", "candidates", "embed_batch", "index_batch",
             "outbox_attempts", "busy_timeout", "outbox_seconds", "wal_checkpoint_bytes",
-            "summary_threshold", "summary_keep", "summary_max_tokens", "queue_size", "queue_concurrency",
+            "rerank_depth", "rerank_seconds", "summary_threshold", "summary_keep", "summary_max_tokens", "queue_size", "queue_concurrency",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")

@@ -288,6 +288,18 @@ def checked_count(value: object, name: str, *, most: int) -> int:
     return value
 
 
+def checked_budget(value: object, name: str) -> int:
+    """A number of tokens, 0 or more."""
+    return checked_amount(value, name, most=2**62)
+
+
+def checked_mapping(value: object, name: str) -> Mapping[Any, Any]:
+    """A mapping; empty for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping, got {shown(value)}")
+    return value or {}
+
+
 def checked_amount(value: object, name: str, *, most: int) -> int:
     """A whole number from 0 to `most`, where 0 stands for none."""
     return 0 if type(value) is int and value == 0 else checked_count(value, name, most=most)

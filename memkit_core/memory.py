@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, MemkitError, shown
+from memkit_core.errors import BackendError, ConfigError, InvalidInputError, shown
 from memkit_core.filters import FilterLike, conjunction, parse_filter
 from memkit_core.inputs import (
     NewMemory,
     build_patch,
     build_records,
     checked_bool,
+    checked_budget,
     checked_count,
     checked_enum,
     checked_id,
+    checked_mapping,
     checked_scopes,
     checked_space,
     checked_statuses,
@@ -56,25 +56,20 @@ from memkit_core.text.clean import storable
 from memkit_core.times import Clock, TimeLike, to_utc, utc_now
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
-    from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
-    from memkit_core.indexing import Indexers
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
-    from memkit_core.recall.access import AccessCounts
     from memkit_core.recall.query import RecallQuery
     from memkit_core.transfer import ExportReport, ImportReport, OnError
     from memkit_core.transfer.files import Place
     from memkit_core.transfer.mapping import ScopeMap
     from memkit_core.typed import Episodes, Profiles, Skills
-    from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
-
-_CLOSE_SECONDS = 5.0
-_DROPPED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +101,7 @@ class Memory:
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
+        from memkit_core.closing import shut, shut_elsewhere
         from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
         from memkit_core.conversation.summary import Summaries
@@ -114,7 +110,6 @@ class Memory:
         from memkit_core.recall.access import AccessCounts
         from memkit_core.recall.pipeline import Recall
         from memkit_core.recall.turns import turn_finder
-        from memkit_core.stores.handle import StoreHandle
         from memkit_core.transfer import Transfer
         from memkit_core.upkeep import Upkeep
         from memkit_core.upkeep.reembed import Reembedder
@@ -151,9 +146,9 @@ class Memory:
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
-            _shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
+            shut, self.sessions.queue, self._store, self._worker, self._accesses, parts, os.getpid()
         )
-        self._finalizer = weakref.finalize(self, _shut_elsewhere, self._closing)
+        self._finalizer = weakref.finalize(self, shut_elsewhere, self._closing)
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()
@@ -192,6 +187,8 @@ class Memory:
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
         # As in `__init__`.
+        from pathlib import Path
+
         from memkit_core.connect import connect
         from memkit_core.embedders.resolve import without_secrets
 
@@ -605,6 +602,11 @@ class Memory:
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
         as_of: TimeLike | None = None,
+        reranker: object = None,
+        token_budget: int | None = None,
+        type_budgets: Mapping[RecordType | str, int] | None = None,
+        count: TokenCounter | None = None,
+        explain: bool = False,
     ) -> RecallResult:
         """The records of the named scopes that answer `query`, best first.
 
@@ -631,14 +633,28 @@ class Memory:
             as_of: what held at this moment, from `valid_from` or else `created_at` up to but not
                 including `valid_until`: of what was superseded since, the value of then. In the wording
                 of today; what was archived or deleted since is not returned.
+            reranker: what `memkit_core.rerankers.resolve_reranker` takes: it orders the first
+                `Config.rerank_depth` hits anew, within `Config.rerank_seconds`. When it fails they keep
+                their order and `.missing` says so.
+            token_budget: the most tokens of all hits together. Only whole records are returned; one
+                that does not fit leaves its room to those behind it, and `.truncated` is set.
+            type_budgets: the same for the hits of single types.
+            count: counts the tokens of a text, see `resolve_token_counter`.
+            explain: also say which vector each hit was compared by, and whether the index has it
+                (`ScoredRecord.embedding`, `synced`): costs a further read. Why each hit is there stands
+                in its `signals` and `why`, and for all of them in `.explain()`, always.
 
         Raises:
             ScopeError: no scope, or not a `Scope`.
-            InvalidInputError: `query` is no text, or `top_k` out of range.
+            InvalidInputError: `query` is no text, `top_k` out of range, or a budget or reranker that
+                cannot be used.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
+        from memkit_core.conversation.tokens import resolve_token_counter
         from memkit_core.recall.as_of import statuses_then
+        from memkit_core.recall.finishing import Finish
         from memkit_core.recall.query import RecallQuery
+        from memkit_core.rerankers import resolve_reranker
 
         if not isinstance(query, str):
             raise InvalidInputError(f"recall: query must be a string, got {shown(query)}")
@@ -649,19 +665,33 @@ class Memory:
         then = None if as_of is None else to_utc(as_of, name="as_of")
         moment = then or self._clock() if now is None else to_utc(now, name="now")
         statuses = checked_statuses(status)
+        finish = Finish(
+            top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
+            reranker=None if reranker is None else resolve_reranker(reranker),
+            depth=self.config.rerank_depth,
+            seconds=self.config.rerank_seconds,
+            token_budget=None if token_budget is None else checked_budget(token_budget, "token_budget"),
+            type_budgets={
+                checked_enum(RecordType, kind, "type_budgets"): checked_budget(most, "type_budgets")
+                for kind, most in checked_mapping(type_budgets, "type_budgets").items()
+            },
+            count=resolve_token_counter(count),
+        )
         return self._answered(
             RecallQuery(
                 text=storable(query),
                 scopes=checked_scopes(scope, verb="recall"),
-                top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
+                top_k=finish.wanted,
                 where=parse_filter(filters),
                 types=tuple(checked_enum(RecordType, kind, "types") for kind in listed(types, "types")),
                 statuses=statuses if then is None else statuses_then(statuses),
                 include_messages=checked_bool(include_messages, "recall: include_messages"),
                 ranking=ranking or self.config.ranking,
-                candidates=max(self.config.candidates, 3 * top_k),
+                candidates=max(self.config.candidates, 3 * finish.wanted),
                 asked_at=moment,
                 as_of=then,
+                explain=checked_bool(explain, "recall: explain"),
+                finish=finish,
                 now=self._clock(),
                 exclude=frozenset(turn_point(m) for m in listed(exclude_messages, "exclude_messages")),
             )
@@ -1009,13 +1039,16 @@ class Memory:
         Raises:
             InvalidInputError: `timeout` is no number of seconds.
         """
+        # As in `__init__`.
+        from memkit_core.closing import work_off
+
         self._store.check_open()
         timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._accesses.write()
         self._indexers.retry()
-        _work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
+        work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
         return stored and self._indexers.state().length == 0
 
     def close(self) -> None:
@@ -1063,64 +1096,3 @@ class Memory:
 
 def _open_again(path: str, config: Config, embedder: object, embedding_model: str | None) -> Memory:
     return Memory.open(path, config=config, embedder=embedder, embedding_model=embedding_model)
-
-
-def _work_off(indexers: Indexers, timeout: float | None) -> None:
-    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds."""
-    from memkit_core.worker import run_within
-
-    deadline = None if timeout is None else time.monotonic() + timeout
-
-    def work() -> None:
-        indexers.sync(deadline=deadline)
-        indexers.flush()
-
-    if timeout is None:
-        work()
-    else:
-        run_within(timeout, work)
-
-
-def _shut(
-    queue: PersistQueue,
-    store: StoreHandle,
-    worker: Worker,
-    accesses: AccessCounts,
-    parts: Parts,
-    pid: int,
-) -> None:
-    """Finish and close; in a forked child only what the child itself opened."""
-    from memkit_core.worker import write_down
-
-    queue.close(_CLOSE_SECONDS)
-    store.close()
-    ended = worker.stop(_CLOSE_SECONDS)
-    try:
-        write_down(accesses)
-        if ended and pid == os.getpid():
-            _work_off(parts.indexers, _CLOSE_SECONDS)
-    finally:
-        parts.release()
-
-
-def _shut_elsewhere(shut: Callable[[], None]) -> None:
-    """Close a memory that was dropped, in a thread of its own.
-
-    The garbage collector may run in any thread at any moment, also in one that holds a lock which
-    closing needs; so that thread waits for a moment only.
-    """
-
-    def shut_or_say_why() -> None:
-        try:
-            shut()
-        except MemkitError as error:
-            _log.warning("a memory that was dropped without close() was not closed well: %s", error)
-
-    thread = threading.Thread(target=shut_or_say_why, name="memkit-close", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        # The interpreter is shutting down and starts no more threads; nothing else runs then.
-        shut()
-    else:
-        thread.join(_DROPPED_SECONDS)

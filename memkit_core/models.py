@@ -74,7 +74,7 @@ def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
 
 
 # A write asks for the point of a row several times, and one costs as much as a statement.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _point_id(digest: bytes, space: str, record_id: str) -> uuid.UUID:
     # The space cannot hold NUL, so this encoding is unambiguous.
     return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
@@ -217,32 +217,64 @@ class Signals:
             None when there was no vector to compare. The only absolute number here: use it for
             thresholds.
         keyword: BM25 of the record inside its owner's records, 0 or more, None when no term matched.
-        relevance: the fused score before importance and recency, in [0, 1].
+        fused: both legs together, before the conversation around it counts, in [0, 1].
+        relevance: the score before importance and recency, in [0, 1].
         importance: the record's own, in [0, 1].
         recency: exp(-age / time constant), in [0, 1].
         lifts: named contributions of the conversation around it (neighbours, session, speaker).
+        rerank: what the reranker said, on its own scale; None when none was asked.
     """
 
     similarity: float | None = None
     keyword: float | None = None
+    fused: float = 0.0
     relevance: float = 0.0
     importance: float = 0.0
     recency: float = 0.0
     lifts: Mapping[str, float] = field(default_factory=dict)
+    rerank: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRecord:
-    """A recalled record: `score` in [0, 1] orders one result and is not comparable across queries."""
+    """A recalled record: `score` in [0, 1] orders one result and is not comparable across queries.
+
+    When recall was asked to explain, `embedding` is the fingerprint of the vector space it was compared
+    in (None where there was no vector), and `synced` whether the vector index has its newest state.
+    """
 
     record: MemoryRecord
     score: float
     signals: Signals
+    embedding: str | None = None
+    synced: bool | None = None
 
     @property
     def scope(self) -> Scope:
         """Whose memory it is."""
         return self.record.scope
+
+    @property
+    def why(self) -> str:
+        """In words why it is here: what it shares with the query, and what lifted it."""
+        signals, reasons = self.signals, []
+        if signals.rerank is not None:
+            reasons.append(f"reranker {signals.rerank:.3g}")
+        if signals.keyword:
+            reasons.append(f"shares words (BM25 {signals.keyword:.2f})")
+        if signals.similarity is not None:
+            reasons.append(f"similar in meaning ({signals.similarity:.2f})")
+        reasons += [_LIFTED[name] for name in signals.lifts if name in _LIFTED]
+        return ", ".join(reasons) or "stands beside what was found"
+
+
+_LIFTED = {
+    "neighbour": "beside a turn that matches",
+    "passage": "in a passage that matches",
+    "session": "in a session that matches",
+    "date": "from a time that the query names",
+    "newer": "newer than others",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +283,9 @@ class RecallResult(Sequence[ScoredRecord]):
 
     Attributes:
         hits: the hits themselves.
-        missing: the legs that did not answer in full, `"dense"` or `"keyword"`, or `"index"` when
-            the vector index was replaced by an exact scan; empty when nothing is degraded.
+        missing: the legs that did not answer in full, `"dense"` or `"keyword"`; `"reranker"` when it
+            failed or was too slow and the hits are in the order they had without it; or `"index"` when
+            this process has no vector index and scans instead; empty when nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
     """
 
@@ -267,6 +300,35 @@ class RecallResult(Sequence[ScoredRecord]):
     def __getitem__(self, index: int | slice) -> ScoredRecord | Sequence[ScoredRecord]:
         """The hit at `index`, or a tuple of hits for a slice."""
         return self.hits[index]
+
+    def explain(self) -> list[dict[str, object]]:
+        """A row a hit, best first, with all that decided its rank; a table for `pandas.DataFrame`.
+
+        `rank` counts from 1; `scope` is readable; the numbers are those of `score` and `Signals`, with
+        each lift in a column of its own (`lift_date`, ...); `why` says it in words.
+        """
+        names = sorted({name for hit in self.hits for name in hit.signals.lifts})
+        return [
+            {
+                "rank": rank,
+                "id": hit.record.id,
+                "content": hit.record.content,
+                "scope": str(hit.scope),
+                "score": hit.score,
+                "similarity": hit.signals.similarity,
+                "keyword": hit.signals.keyword,
+                "fused": hit.signals.fused,
+                "relevance": hit.signals.relevance,
+                "importance": hit.signals.importance,
+                "recency": hit.signals.recency,
+                "rerank": hit.signals.rerank,
+                **{f"lift_{name}": hit.signals.lifts.get(name, 0.0) for name in names},
+                "embedding": hit.embedding,
+                "synced": hit.synced,
+                "why": hit.why,
+            }
+            for rank, hit in enumerate(self.hits, 1)
+        ]
 
     def __len__(self) -> int:
         """How many hits there are."""

@@ -81,6 +81,17 @@ class ChatModel(Protocol):
         """What the model says to `prompt`."""
 
 
+class Reranker(Protocol):
+    """Says how well each of some texts answers a query; see `memkit_core.rerankers` for those of other libraries."""
+
+    def __call__(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """One finite number a text, in their order; higher is better, on any scale.
+
+        Raises:
+            ModelError: it cannot; the texts then keep the order they had.
+        """
+
+
 class Summarizer(Protocol):
     """Folds messages into the summary of what came before them."""
 

@@ -225,12 +225,18 @@ class AsyncMemory:
         ranking: Ranking | None = None,
         now: TimeLike | None = None,
         as_of: TimeLike | None = None,
+        reranker: object = None,
+        token_budget: int | None = None,
+        type_budgets: Mapping[RecordType | str, int] | None = None,
+        count: TokenCounter | None = None,
+        explain: bool = False,
     ) -> RecallResult:
         """See `Memory.recall`."""
         return await self._hops.run(
             self._memory.recall, query, scope=scope, top_k=top_k, filters=filters, types=types,
             status=status, include_messages=include_messages, exclude_messages=exclude_messages,
-            ranking=ranking, now=now, as_of=as_of,
+            ranking=ranking, now=now, as_of=as_of, reranker=reranker, token_budget=token_budget,
+            type_budgets=type_budgets, count=count, explain=explain,
         )  # fmt: skip
 
     async def turn_context(

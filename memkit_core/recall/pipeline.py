@@ -29,6 +29,7 @@ from memkit_core.models import (
     Target,
 )
 from memkit_core.ports import RecordStore, Vector, VectorSpace
+from memkit_core.recall.finishing import finished
 from memkit_core.recall.query import Found, RecallQuery
 from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
@@ -109,7 +110,28 @@ class Recall:
         taken, truncated = self._taken(query, found, pool, scored)
         cosines = {} if vector is None else self._cosines(query, vector, space, found, taken)
         hits = [_hit(one, pool, scored, cosines.get(one.row)) for one in taken]
-        return RecallResult(hits=tuple(hits), missing=frozenset(missing), truncated=truncated)
+        if query.explain:
+            hits = self._explained(taken, hits)
+        result = RecallResult(hits=tuple(hits), missing=frozenset(missing), truncated=truncated)
+        return result if query.finish is None else finished(query.text, result, query.finish)
+
+    def _explained(self, taken: Sequence[_Taken], hits: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+        """The hits with the vector space each was compared in, and whether the index has it."""
+        targets = {one.target for one in taken}
+        spaces = {target: self._store.space_of(target) for target in targets}
+        waiting = {row.point for target in targets for row in self._store.outbox.pending(target)}
+        explained = []
+        for one, hit in zip(taken, hits, strict=True):
+            space = spaces[one.target]
+            compared = hit.signals.similarity is not None and space is not None
+            explained.append(
+                dataclasses.replace(
+                    hit,
+                    embedding=space.fingerprint if compared and space is not None else None,
+                    synced=one.point not in waiting,
+                )
+            )
+        return explained
 
     def _embedded(
         self, query: RecallQuery, model: CheckedEmbedder, missing: set[str]
@@ -135,7 +157,12 @@ class Recall:
         missing: set[str],
     ) -> Found:
         found = self._copies.find(self._store.partitions, query, target, vector, space)
-        return self._stored.find(query, target, vector, space, missing) if found is None else found
+        if found is None:
+            return self._stored.find(query, target, vector, space, missing)
+        if space is not None and self._indexer.held() is None:
+            # The answer is whole, but larger partitions and filters will be slow.
+            missing.add("index")
+        return found
 
     def _taken(
         self, query: RecallQuery, found: Sequence[Found], pool: Pool, scored: Scored
@@ -296,6 +323,7 @@ def _hit(one: _Taken, pool: Pool, scored: Scored, compared: float | None) -> Sco
         signals=Signals(
             similarity=similarity(compared if math.isnan(cosine) else cosine),
             keyword=found or None,
+            fused=float(scored.signals["fused"][row]),
             relevance=float(scored.signals["relevance"][row]),
             importance=one.record.importance,
             recency=float(scored.signals["recency"][row]),

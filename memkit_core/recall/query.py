@@ -11,6 +11,7 @@ from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
 from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.recall.as_of import held_at
+from memkit_core.recall.finishing import Finish
 from memkit_core.recall.ranking import Floats, Ranking
 from memkit_core.scope import Scope, ScopeKind
 
@@ -43,6 +44,11 @@ class RecallQuery:
     """The space of `vector`; None for the one in use."""
     as_of: datetime | None = None
     """Only what held at this moment; None for what is stored as it is now."""
+
+    explain: bool = False
+    """Whether the hits also say which vectors they were compared by."""
+    finish: Finish | None = None
+    """What is done with the ranked hits; None for nothing."""
 
     @property
     def condition(self) -> Filter:

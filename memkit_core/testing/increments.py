@@ -71,7 +71,10 @@ class IncrementsContract(ContractGuard):
         assert change_of(store) == change
 
     def test_what_changed_since(self, store: MovableStore) -> None:
-        """Exactly the rows that were written after the change of that number, each as it is now."""
+        """Exactly the rows that were written after the change of that number, each as it is now.
+
+        The summary went with the words that it covered.
+        """
         fill(store)
         before = change_of(store)
         store.records.put(ALICE, [record(ALICE, "new")])
@@ -81,8 +84,8 @@ class IncrementsContract(ContractGuard):
         store.values.put(TALK, RUNS, "run1", 7, now=NOW)
         rows = rows_of(store, changed_after=before)
         assert ids_of(rows) == ["every", "m1", "new", "new"]
-        assert [line.get("id", line["kind"]) for line in shown(rows)][:5] == [
-            "session", "m1", "new", "session", "value",
+        assert [line.get("id", line["kind"]) for line in shown(rows)][:6] == [
+            "deleted", "session", "m1", "new", "session", "value",
         ]  # fmt: skip
 
     def test_a_summary_alone_comes_with_its_session(self, store: MovableStore) -> None:

@@ -163,7 +163,9 @@ def test_a_conversation_that_goes_on_in_both_places(house, open_memory, clock):
     assert report.inserted == {"messages": 1, "turns": 1, "summaries": 1}
     told = {message.id: message.text for message in other.sessions.read(scope=TALK)}
     assert (told["h"], told["o"], told["m1"]) == ("from the house", "from elsewhere", "new")
-    assert {hit.record.id for hit in other.recall("from", scope=TALK, include_messages=True)} >= {"h", "o"}
+    found = other.recall("house elsewhere", scope=TALK, include_messages=True)
+    assert {hit.record.id for hit in found} >= {"h", "o"}
+    assert other.flush()
     assert other.upkeep.verify().whole
 
 

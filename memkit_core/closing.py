@@ -1,0 +1,83 @@
+"""How a memory works off what waits and closes, also when it was dropped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from memkit_core.errors import MemkitError
+from memkit_core.worker import run_within, write_down
+
+if TYPE_CHECKING:
+    from memkit_core.connect import Parts
+    from memkit_core.conversation.queue import PersistQueue
+    from memkit_core.indexing import Indexers
+    from memkit_core.recall.access import AccessCounts
+    from memkit_core.stores.handle import StoreHandle
+    from memkit_core.worker import Worker
+
+_log = logging.getLogger("memkit")
+
+_CLOSE_SECONDS = 5.0
+_DROPPED_SECONDS = 1.0
+
+
+def work_off(indexers: Indexers, timeout: float | None) -> None:
+    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def work() -> None:
+        indexers.sync(deadline=deadline)
+        indexers.flush()
+
+    if timeout is None:
+        work()
+    else:
+        run_within(timeout, work)
+
+
+def shut(
+    queue: PersistQueue,
+    store: StoreHandle,
+    worker: Worker,
+    accesses: AccessCounts,
+    parts: Parts,
+    pid: int,
+) -> None:
+    """Finish and close; in a forked child only what the child itself opened."""
+    queue.close(_CLOSE_SECONDS)
+    store.close()
+    ended = worker.stop(_CLOSE_SECONDS)
+    try:
+        write_down(accesses)
+        if ended and pid == os.getpid():
+            work_off(parts.indexers, _CLOSE_SECONDS)
+    finally:
+        parts.release()
+
+
+def shut_elsewhere(closing: Callable[[], None]) -> None:
+    """Close a memory that was dropped, in a thread of its own.
+
+    The garbage collector may run in any thread at any moment, also in one that holds a lock which
+    closing needs; so that thread waits for a moment only.
+    """
+
+    def shut_or_say_why() -> None:
+        try:
+            closing()
+        except MemkitError as error:
+            _log.warning("a memory that was dropped without close() was not closed well: %s", error)
+
+    thread = threading.Thread(target=shut_or_say_why, name="memkit-close", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The interpreter is shutting down and starts no more threads; nothing else runs then.
+        closing()
+    else:
+        thread.join(_DROPPED_SECONDS)
