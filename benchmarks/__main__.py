@@ -13,6 +13,7 @@ from benchmarks.moving import measured_moving
 from benchmarks.plan import Plan
 from benchmarks.processes import measured_apart
 from benchmarks.records import measured_records, write_vectors
+from benchmarks.reembedding import measured_reembedding
 from benchmarks.report import show
 
 _USERS = 10
@@ -37,6 +38,7 @@ def main() -> int:
             *measured_history(plan),
             *measured_moving(plan),
             *measured_forgetting(plan),
+            *measured_reembedding(plan),
         ]
     show(lines)
     return int(options.strict and any(line.holds is False for line in lines))

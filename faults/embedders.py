@@ -45,6 +45,24 @@ class HashEmbedder:
         return vector_of(text)
 
 
+class OldEmbedder:
+    """The model of a store before it is changed: vectors that are those of no text in `HashEmbedder`."""
+
+    model = "faults-old"
+
+    def __init__(self, *, dimension: int) -> None:
+        """Vectors of at most `DIMENSION` numbers."""
+        self.dimension = dimension
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """One row a text."""
+        return np.stack([self.embed_query(text) for text in texts])
+
+    def embed_query(self, text: str) -> Vector:
+        """The same vector as that of the document."""
+        return vector_of(f"old {text}")[: self.dimension]
+
+
 class FaultyEmbedder(HashEmbedder):
     """As `HashEmbedder` while `fault` is None; else documents are embedded wrongly, or never."""
 

@@ -9,6 +9,7 @@ from faults.findings import Scenario
 from faults.importing import killed_while_importing
 from faults.kills import killed_while
 from faults.processes import forked, long_reader, writers_and_reader
+from faults.reembedding import killed_while_reembedding
 from faults.streaming import killed_while_streaming
 from faults.surroundings import clock_set_back, no_room
 from faults.work import WORKS
@@ -44,6 +45,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="kill-import",
         what="kill -9 during an import, then the same import again",
         run=killed_while_importing,
+        full=20,
+        short=2,
+    ),
+    Scenario(
+        name="kill-reembed",
+        what="kill -9 during a change of the embedding model, then the same again",
+        run=killed_while_reembedding,
         full=20,
         short=2,
     ),

@@ -14,6 +14,11 @@ from memkit_core.settings import Forgetting, Schedule
 
 MEBIBYTE = 1024 * 1024
 _LARGEST = 2**53
+_CHOICES = {
+    "environment": ("development", "production"),
+    "synchronous": ("NORMAL", "FULL"),
+    "reembed": ("never", "background"),
+}
 _VALUES: dict[str, tuple[type, ...]] = {
     "ranking": (Ranking,),
     "forgetting": (Forgetting,),
@@ -80,6 +85,9 @@ class Config:
         queue_retries: further tries of a failed write, before it is shown as failed.
         disk_reserve: bytes that must stay free; below it the index is not written, since a full
             disk kills the process inside the engine.
+        reembed: what opening a file with another model than its own does: `"never"` is an error that
+            names both, `"background"` changes the model as `memory.upkeep.reembed` does while the memory
+            is in use; the old model answers meanwhile if memkit can make it from its name, else words do.
         busy_timeout: seconds to wait for another process's write transaction.
         wal_checkpoint_bytes: size of SQLite's write-ahead log that makes a writer checkpoint it.
         summary_threshold: tokens of a conversation above which its older part is summarised.
@@ -120,6 +128,7 @@ class Config:
     queue_concurrency: int = 10
     queue_retries: int = 5
     disk_reserve: int = 256 * MEBIBYTE
+    reembed: Literal["never", "background"] = "never"
     busy_timeout: float = 5.0
     wal_checkpoint_bytes: int = 4 * MEBIBYTE
     summary_threshold: int = 170_000
@@ -136,10 +145,9 @@ class Config:
             if not isinstance(value := getattr(self, name), kinds):
                 raise ConfigError(f"{name} must be a memkit_core.{kinds[0].__name__}, got {shown(value)}")
         self._check_kinds()
-        if self.environment not in ("development", "production"):
-            raise ConfigError(f"environment must be development or production, got {shown(self.environment)}")
-        if self.synchronous not in ("NORMAL", "FULL"):
-            raise ConfigError(f"synchronous must be NORMAL or FULL, got {shown(self.synchronous)}")
+        for name, words in _CHOICES.items():
+            if getattr(self, name) not in words:
+                raise ConfigError(f"{name} must be {' or '.join(words)}, got {shown(getattr(self, name))}")
         if not isinstance(self.index, QdrantServer) and not (
             isinstance(self.index, str) and self.index == "edge"
         ):

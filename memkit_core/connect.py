@@ -11,7 +11,7 @@ from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.checked import CheckedEmbedder
-from memkit_core.errors import ConfigError, shown
+from memkit_core.errors import ConfigError, MissingDependencyError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
 from memkit_core.indexing import Indexer, Indexers
@@ -26,6 +26,15 @@ IN_MEMORY = ":memory:"
 """The path that keeps everything in memory, for tests and trials."""
 
 
+@dataclasses.dataclass(slots=True)
+class _Change:
+    """The last change of the model: the embedder since then, and what it was made from."""
+
+    lock: ThreadLock = dataclasses.field(default_factory=ThreadLock)
+    embedder: CheckedEmbedder | None = None
+    given: tuple[object, str | None] | None = None
+
+
 class Parts:
     """What memories own: a store, its indexes, an embedder, and what recall keeps in memory.
 
@@ -34,26 +43,73 @@ class Parts:
     """
 
     def __init__(
-        self, *, store: RecordStore, indexers: Indexers, embedder: CheckedEmbedder, copies: PartitionCopies
+        self,
+        *,
+        store: RecordStore,
+        indexers: Indexers,
+        embedder: CheckedEmbedder,
+        copies: PartitionCopies,
+        change: _Change | None = None,
+        other_model: bool = False,
     ) -> None:
-        """Owned by one memory so far."""
+        """Owned by one memory so far; `change` is that of the parts it shares with others.
+
+        `other_model` says that another one was asked for, to take over once all is embedded with it.
+        """
         self.store = store
         self.indexers = indexers
         self.embedder = embedder
         self.copies = copies
         self.owners = 1
+        self.other_model = other_model
         self._first = self
+        self._change = change or _Change()
 
     def joined(self, embedder: CheckedEmbedder) -> Parts:
         """The same for one more owner, which has an embedder object of its own for the same vectors.
 
         Texts are embedded with the last one from now on: it may hold the key that works.
         """
-        parts = Parts(store=self.store, indexers=self.indexers, embedder=embedder, copies=self.copies)
+        parts = Parts(
+            store=self.store,
+            indexers=self.indexers,
+            embedder=embedder,
+            copies=self.copies,
+            change=self._change,
+        )
         parts._first = self
         self.owners += 1
         self.indexers.own.embed_with(embedder)
         return parts
+
+    def model(self, *, settled: bool = False) -> CheckedEmbedder:
+        """See `CurrentModel`."""
+        if settled:
+            with self._change.lock:
+                pass
+        return self._change.embedder or self.embedder
+
+    def changed_to(self) -> tuple[object, str | None] | None:
+        """What to open the memory with again, embedder and name, once its model was changed."""
+        return self._change.given
+
+    def change_model(
+        self, embedder: CheckedEmbedder, given: tuple[object, str | None], switch: Callable[[], int]
+    ) -> int:
+        """Have the store changed by `switch`, and everything that shares it embed with `embedder`.
+
+        `given` is what that was made from. Returns what `switch` does.
+        """
+        change, first = self._change, self._first
+        with change.lock:
+            bare = switch()
+            change.embedder, change.given = embedder, given
+            self.indexers.own.embed_with(embedder)
+        with _mutex:
+            for key in [key for key, parts in _shared.items() if parts is first]:
+                del _shared[key]
+                _shared.setdefault((*key[:2], (embedder.model, embedder.revision), *key[3:]), first)
+        return bare
 
     def release(self) -> None:
         """One owner less; the last one closes everything."""
@@ -115,7 +171,8 @@ def connect(
     with _mutex:
         parts = _shared.get(key)
         if parts is not None:
-            if embedder is not None and not isinstance(embedder, str | Mapping):
+            same = (parts.model().model, parts.model().revision) == (resolved.model, resolved.revision)
+            if same and embedder is not None and not isinstance(embedder, str | Mapping):
                 space = parts.store.vectors.space()
                 dimension = None if space is None else space.dimension
                 return parts.joined(checked_embedder(resolved, config, dimension=dimension))
@@ -144,13 +201,17 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
         absent = isinstance(resolved, AbsentEmbedder)
         if absent and space is not None:
             resolved = AbsentEmbedder(space.model, revision=space.revision)
-        _check_model(space, resolved)
+        other = space is not None and (space.model, space.revision) != (resolved.model, resolved.revision)
+        if space is not None and other:
+            resolved = _model_of(space, instead=resolved, config=config)
+            absent = isinstance(resolved, AbsentEmbedder)
         checked = checked_embedder(resolved, config, dimension=None if space is None else space.dimension)
         return Parts(
             store=store,
             indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
             copies=PartitionCopies(config.recall_copy_bytes),
+            other_model=other,
         )
     except BaseException:
         store.close()
@@ -225,7 +286,19 @@ def _keepers(store: RecordStore, config: Config) -> Callable[[VectorSource], Ind
     )
 
 
-def _check_model(space: VectorSpace | None, embedder: Embedder) -> None:
-    """Refuse another model at once, before its dimension is known."""
-    if space is not None and (space.model, space.revision) != (embedder.model, embedder.revision):
-        raise ConfigError(other_model(space, model=embedder.model, revision=embedder.revision))
+def _model_of(space: VectorSpace, *, instead: Embedder, config: Config) -> Embedder:
+    """The embedder that made the vectors of `space`, as far as its name tells; else none.
+
+    Raises:
+        ConfigError: the model is not to be changed to that of `instead`.
+    """
+    if config.reembed != "background":
+        # At once, before the dimension of the new one is known.
+        raise ConfigError(other_model(space, model=instead.model, revision=instead.revision))
+    try:
+        found = resolve_embedder(space.model)
+    except (ConfigError, MissingDependencyError):
+        found = None
+    if found is not None and (found.model, found.revision) == (space.model, space.revision):
+        return found
+    return AbsentEmbedder(space.model, revision=space.revision)

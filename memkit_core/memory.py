@@ -114,37 +114,41 @@ class Memory:
         from memkit_core.recall.turns import turn_finder
         from memkit_core.transfer import Transfer
         from memkit_core.upkeep import Upkeep
+        from memkit_core.upkeep.reembed import Reembedder
         from memkit_core.worker import Worker
 
         waiting = parts.indexers.state().length
         self.config = config
         self._parts = parts
-        # Closed with this memory, though others of this process may go on with the store.
         self._redaction = None if config.redact is None else _redaction(config.redact)
+        # Closed with this memory, though others of this process may go on with the store.
         self._store = StoreHandle(parts.store, self._redaction)
         self._clock = clock
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
-        self._recall = Recall(self._store, parts.embedder, parts.indexers.own, parts.copies)
+        self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
+        reembedder = Reembedder(self._store, parts, config, changed=self._worker.wake)
         self.upkeep = Upkeep(
             self._store,
             parts.indexers,
-            parts.embedder,
+            parts.model,
             config,
             clock,
             settle=self._accesses.write,
             changed=self._worker.wake,
+            reembedder=reembedder,
         )
         self.transfer = Transfer(
-            self._store, parts.embedder, clock, settle=self._settle, changed=self._worker.wake
+            self._store, parts.model, clock, settle=self._settle, changed=self._worker.wake
         )
         self._life = Life(self._store, config, clock)
+        self._reembedder = reembedder
         self._reopen: tuple[object, ...] | None = None
         # Closes a memory that was dropped without `close`, so that its files and lock are free.
         self._closing = partial(
@@ -161,6 +165,7 @@ class Memory:
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()
+        if waiting or parts.store.spaces.retired():
             self._worker.wake()
 
     @classmethod
@@ -190,7 +195,8 @@ class Memory:
             clock: returns the present moment; for tests.
 
         Raises:
-            ConfigError: path or embedder cannot be used, or the file holds another model's vectors.
+            ConfigError: path or embedder cannot be used, or the file holds another model's vectors (see
+                `Upkeep.reembed`, and `Config.reembed` to have it changed in the background).
             SchemaError: the file is not memkit's, or a newer memkit wrote it.
         """
         # As in `__init__`.
@@ -218,6 +224,8 @@ class Memory:
                 without_secrets(embedder),
                 embedding_model,
             )
+        if parts.other_model and parts.changed_to() is None:
+            memory._reembedder.run_later(embedder, embedding_model)
         return memory
 
     # ------------------------------------------------------------------ writing
@@ -323,8 +331,9 @@ class Memory:
         merge = {record.id for record in records if record.id not in chosen}
         # What is redacted on its way into the store is embedded as it stands there.
         later = background or self._redaction is not None
-        vectors = None if later else self._indexers.own.at_once([r.index_text for r in records])
-        stored = self._store.records.put(scope, records, vectors=vectors, merge=merge)
+        texts = [record.index_text for record in records]
+        space, vectors = (None if later else self._indexers.own.at_once(texts)) or (None, None)
+        stored = self._store.records.put(scope, records, vector_space=space, vectors=vectors, merge=merge)
         self._index(stored, embedded=vectors is not None, background=background, verb=verb)
         return stored
 
@@ -919,7 +928,7 @@ class Memory:
             scope,
             store=self._store,
             indexers=self._indexers,
-            own=self._parts.embedder,
+            own=self._parts.model,
             copies=self._parts.copies,
             embedder=own,
             model=embedding_model if own is None else own.model,
@@ -1032,9 +1041,9 @@ class Memory:
         self._store.check_open()
         return Capabilities(
             keyword=True,
-            dense=not self._parts.embedder.absent,
+            dense=not self._parts.model().absent and not self._indexers.own.outdated(),
             index=self._indexers.own.held() is not None,
-            embedding_model=self._parts.embedder.model,
+            embedding_model=self._parts.model().model,
             outbox=self._indexers.state(),
         )
 
@@ -1111,9 +1120,15 @@ class Memory:
         Raises:
             ConfigError: it lives in memory only.
         """
+        # As in `__init__`.
+        from memkit_core.embedders.resolve import without_secrets
+
         if self._reopen is None:
             raise ConfigError("a memory without a file cannot be pickled; open it with a path")
-        return _open_again, self._reopen
+        if (changed := self._parts.changed_to()) is None:
+            return _open_again, self._reopen
+        embedder, model = changed
+        return _open_again, (*self._reopen[:2], without_secrets(embedder), model)
 
 
 def _redaction(redact: Callable[[str], str]) -> Redaction:

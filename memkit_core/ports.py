@@ -433,7 +433,9 @@ class RecordTable(Protocol):
         Args:
             scope: whose records all of them are.
             records: what to write.
-            vector_space: the given space their vectors are of; None for the memory's own.
+            vector_space: the given space their vectors are of; None for the memory's own. One that is
+                not given is the memory's own too, as the caller knows it: the `vectors` are dropped if
+                another is in use by now.
             vectors: shape `(n, d) float32`, the vectors of `records` in that given space, or else in
                 the one in use, kept in the same transaction; the vector of a record that became one
                 with another is dropped. Without them the rows wait in the outbox for theirs.
@@ -657,13 +659,16 @@ class VectorTable(Protocol):
     def space(self) -> VectorSpace | None:
         """The space in use, None before the first vector."""
 
-    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+    def save(
+        self, entries: Sequence[OutboxEntry], vectors: Matrix, *, space: VectorSpace | None = None
+    ) -> list[bool]:
         """Keep a vector beside each entry's record if that very change is still the newest.
 
         Returns, aligned, whether it was: a vector is never attached to a text it was not made
         from. An all-zero row is kept as "nothing to embed": never indexed, never embedded again.
 
         Raises:
+            ConfigError: the vectors are of `space`, and another is in use by now; nothing is kept.
             DimensionMismatchError: the rows have another length than the space in use.
         """
 
@@ -674,14 +679,75 @@ class VectorTable(Protocol):
         where: Filter | None,
         now: datetime,
         points: Sequence[UUID] | None = None,
+        space: VectorSpace | None = None,
     ) -> tuple[list[UUID], Matrix]:
-        """The vectors of the target's visible rows that satisfy `where`, or of those among `points`."""
+        """The vectors of the target's visible rows that satisfy `where`, or of those among `points`.
+
+        None of them when a `space` is given and another is in use by now.
+        """
 
     def page(self, *, after: int, limit: int) -> list[tuple[int, MemoryRecord, Vector]]:
         """Rows with vectors in ascending row number above `after`, to rebuild an index from."""
 
     def counts(self) -> tuple[int, int]:
         """How many non-zero vectors there are, and how many of these have an outbox entry."""
+
+
+class Unembedded(NamedTuple):
+    """A row without a vector in a vector space, as it was at the change of this number."""
+
+    row: int
+    change: int
+    record: MemoryRecord
+
+
+class SpaceTable(Protocol):
+    """The memory's own vector space, and how another takes its place. Each method is one transaction.
+
+    One is in use; one may be coming, its vectors made beside those in use; those that were in use, or
+    were to come, are retired until their vectors are dropped. Given spaces have no part in this.
+    """
+
+    def begin(self, space: VectorSpace) -> VectorSource:
+        """Let `space` come, or go on coming, and return what its index can be built from.
+
+        Another one that was coming is retired; a retired one comes with the vectors it still has right.
+        """
+
+    def waiting(self, space: VectorSpace, *, after: int, limit: int) -> list[Unembedded]:
+        """Rows with the memory's own vectors that have none of `space`, in ascending number above `after`."""
+
+    def count(self, space: VectorSpace) -> tuple[int, int]:
+        """How many rows with the memory's own vectors there are, and how many have one of `space`."""
+
+    def keep(self, space: VectorSpace, rows: Sequence[Unembedded], vectors: Matrix) -> int:
+        """Keep a vector of the coming `space` for each row that has not changed since; returns how many.
+
+        Recall sees none of them before `switch`.
+
+        Raises:
+            ConfigError: `space` is not coming any more.
+            DimensionMismatchError: the vectors are not as long as `space` says.
+        """
+
+    def switch(self, space: VectorSpace, *, tell: Sequence[int] = ()) -> int:
+        """Make the coming `space` the one in use and retire the one that was; returns how many rows have no vector.
+
+        Those get an outbox entry, and wait for theirs like any other. So do the rows with the numbers
+        `tell`, which an index that was built before does not have.
+
+        Raises:
+            ConfigError: `space` is not coming any more.
+        """
+
+    def retired(self) -> list[VectorSpace]:
+        """The spaces whose vectors are to be dropped; their indexes too."""
+
+    def drop(self, space: VectorSpace, *, limit: int) -> int:
+        """Delete up to `limit` vectors of the retired `space`; returns how many. None of another one."""
+
+    def forget(self, space: VectorSpace) -> None:
+        """Forget the retired `space`, once it has no vectors."""
 
 
 class Outbox(Protocol):
@@ -705,8 +771,11 @@ class Outbox(Protocol):
     def pending(self, target: Target) -> list[Pending]:
         """The target's rows that have an entry, deleted ones too: the index may still find those."""
 
-    def mark_synced(self, numbers: Sequence[int]) -> None:
-        """Remove these entries; a newer change of the same point has another number and stays."""
+    def mark_synced(self, numbers: Sequence[int], *, space: VectorSpace | None = None) -> None:
+        """Remove these entries; a newer change of the same point has another number and stays.
+
+        Nothing is removed when it was the index of `space` that took them, and another is in use by now.
+        """
 
     def last_number(self) -> int:
         """The highest number ever given to a change of any vector space, 0 before the first."""
@@ -950,6 +1019,10 @@ class RecordStore(VectorSource, Protocol):
     @property
     def partitions(self) -> PartitionTable:
         """Partitions as a whole."""
+
+    @property
+    def spaces(self) -> SpaceTable:
+        """The memory's own vector space, and how another takes its place."""
 
     @property
     def log(self) -> MessageLog:

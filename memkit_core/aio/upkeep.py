@@ -8,8 +8,9 @@ from memkit_core.models import DeleteReceipt
 from memkit_core.ports import JobState, Judge
 from memkit_core.scope import Scope
 from memkit_core.settings import ForgetPolicy
-from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, Stats, Upkeep
+from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, ReembedReport, Stats, Upkeep
 from memkit_core.upkeep.decay import Progress
+from memkit_core.upkeep.reembed import EmbeddingProgress
 
 
 class AsyncUpkeep:
@@ -92,4 +93,16 @@ class AsyncUpkeep:
         """See `Upkeep.consolidate`; the judge is called in the worker thread."""
         return await self._hops.run(
             self._upkeep.consolidate, scope=scope, everything=everything, judge=judge, dry_run=dry_run
+        )
+
+    async def reembed(
+        self,
+        embedder: object,
+        *,
+        embedding_model: str | None = None,
+        progress: EmbeddingProgress | None = None,
+    ) -> ReembedReport:
+        """See `Upkeep.reembed`; `progress` is called in a worker thread."""
+        return await self._hops.run(
+            self._upkeep.reembed, embedder, embedding_model=embedding_model, progress=progress
         )

@@ -15,6 +15,7 @@ from memkit_core.cli.listing import listing
 from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
+from memkit_core.cli.reembedding import reembedding
 from memkit_core.cli.stats import counting
 from memkit_core.cli.upkeep import examining, keeping_up, reindexing, repairing
 
@@ -40,6 +41,7 @@ app.command("stats")(counting)
 app.command("doctor")(examining)
 app.command("upkeep")(keeping_up)
 app.command("forget")(forgetting)
+app.command("reembed")(reembedding)
 app.command("export")(exporting)
 app.command("import")(importing)
 app.command("backup")(backing_up)

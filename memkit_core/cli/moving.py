@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from memkit_core import Memory, Scope
 from memkit_core.cli.options import (
@@ -24,20 +21,11 @@ from memkit_core.cli.options import (
     open_existing,
     scope_of,
 )
-from memkit_core.cli.output import stderr, visible, write_json
+from memkit_core.cli.output import bar, stderr, visible, write_json
 from memkit_core.transfer import ImportReport, OnError
 
 _SHOWN = 10
 _STDOUT = Path("-")
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr for as long as the block lasts; nothing where that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def exporting(
@@ -73,7 +61,7 @@ def exporting(
     scope = scope_of(user=user, session=session, workspace=workspace, org=org) if named else None
     if to == _STDOUT and as_json:
         raise typer.BadParameter("--json prints to stdout; give a file for the export")
-    with open_existing(db, None) as memory, _bar("exporting") as progress:
+    with open_existing(db, None) as memory, bar("exporting") as progress:
         report = memory.transfer.export_jsonl(
             sys.stdout.buffer if to == _STDOUT else to,
             scope=scope,
@@ -113,7 +101,7 @@ def importing(
         raise typer.BadParameter("--from-user and --to-user go together")
     scopes = None if from_user is None or to_user is None else {Scope.user(from_user): Scope.user(to_user)}
     with Memory.open(db) as memory:
-        with _bar("importing") as progress:
+        with bar("importing") as progress:
             report = memory.transfer.import_jsonl(
                 sys.stdin.buffer if source == _STDOUT else source,
                 scopes=scopes,
@@ -146,7 +134,7 @@ def backing_up(
     as_json: AsJson = False,
 ) -> None:
     """Copy the file while it is in use; the copy is a memory of its own."""
-    with open_existing(db, None) as memory, _bar("copying") as progress:
+    with open_existing(db, None) as memory, bar("copying") as progress:
         report = memory.transfer.backup(to, overwrite=overwrite, progress=progress)
     if as_json:
         write_json(report)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memkit_core.config import Config
-from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
 from memkit_core.errors import (
     BackendError,
     ConfigError,
@@ -84,7 +84,7 @@ class Documents:
         *,
         store: RecordStore,
         indexers: Indexers,
-        own: CheckedEmbedder,
+        own: CurrentModel,
         copies: PartitionCopies,
         embedder: CheckedEmbedder | None,
         model: str | None,
@@ -115,7 +115,7 @@ class Documents:
     @property
     def embedder(self) -> Embedder | None:
         """What embeds its texts and queries, None when they come with their vectors; raises `ModelError`."""
-        return self._own if self._model is None else self._embedder
+        return self._own() if self._model is None else self._embedder
 
     # ------------------------------------------------------------------ writing
 
@@ -322,41 +322,53 @@ class Documents:
                     backend="memkit",
                     operation="documents",
                 )
-        return self._answer(asked, chosen, given, self._indexer(space), floor)
+        model, indexer = self._own(), self._indexer(space)
+        result = self._answer(asked, chosen, given, indexer, floor)
+        if "dense" in result.missing and self._own(settled=True) is not model:
+            # The memory got another model after the query was embedded.
+            return self._answer(asked, chosen, given, indexer, floor)
+        return result
 
     def _answer(
         self, asked: RecallQuery, mode: SearchMode, given: Vector | None, indexer: Indexer, floor: float
     ) -> RecallResult:
         missing = set[str]()
-        vector = given
+        vector, space = given, None if given is None else indexer.compared_with(given)
         if vector is None and mode is not SearchMode.KEYWORD:
-            vector = self._embedded(asked.text, missing)
+            vector, space = self._embedded(asked.text, indexer, missing)
         if mode is SearchMode.DENSE and vector is not None:
-            result = self._nearest(asked, vector, indexer)
+            result = self._nearest(asked, vector, space, indexer)
         else:
             by_words = vector is None or mode is SearchMode.KEYWORD
             ranking = dataclasses.replace(asked.ranking, dense=0.0) if by_words else asked.ranking
             recall = Recall(self._store, self._own, indexer, self._copies)
-            result = recall.run(dataclasses.replace(asked, ranking=ranking, vector=vector))
+            result = recall.run(
+                dataclasses.replace(asked, ranking=ranking, vector=vector, vector_space=space)
+            )
         hits = tuple(hit for hit in result if floor <= 0 or (hit.signals.similarity or 0.0) >= floor)
         return dataclasses.replace(result, hits=hits, missing=result.missing | missing)
 
-    def _embedded(self, text: str, missing: set[str]) -> Vector | None:
-        embedder = self.embedder
-        if embedder is None:
-            missing.add("dense")
-            return None
-        try:
-            return embedder.embed_query(text)
-        except ModelError as error:
-            # Documented degradation: the keyword leg answers, the result says what was missing.
-            _log.warning("search: the query was not embedded: %s", error)
-            missing.add("dense")
-            return None
+    def _embedded(
+        self, text: str, indexer: Indexer, missing: set[str]
+    ) -> tuple[Vector | None, VectorSpace | None]:
+        """The vector of the query and the space it is of; None, and "dense" missing, for words alone."""
+        embedder = self._own() if self._model is None else self._embedder
+        if embedder is not None:
+            try:
+                vector, space = embedder.embed_query(text), embedder.space()
+                if indexer.compared_with(vector, space) in (None, space):
+                    return vector, space
+            except ModelError as error:
+                # Documented degradation: the keyword leg answers, the result says what was missing.
+                _log.warning("search: the query was not embedded: %s", error)
+        missing.add("dense")
+        return None, None
 
-    def _nearest(self, asked: RecallQuery, vector: Vector, indexer: Indexer) -> RecallResult:
+    def _nearest(
+        self, asked: RecallQuery, vector: Vector, space: VectorSpace | None, indexer: Indexer
+    ) -> RecallResult:
         answer = indexer.search(
-            self._target, vector, where=asked.condition, now=asked.now, limit=asked.top_k + 1
+            self._target, vector, space=space, where=asked.condition, now=asked.now, limit=asked.top_k + 1
         )
         records = self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
         hits = [

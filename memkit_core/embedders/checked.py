@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +23,13 @@ _LONGEST_REASON = 500
 
 # Larger numbers square to infinity in float32, and a vector's length with them.
 _LARGEST = 1e15
+
+
+class CurrentModel(Protocol):
+    """What a memory embeds with now; another one once its model was changed."""
+
+    def __call__(self, *, settled: bool = False) -> CheckedEmbedder:
+        """The embedder; `settled` waits for a change that is being made in this moment."""
 
 
 class CheckedEmbedder:

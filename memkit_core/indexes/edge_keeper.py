@@ -49,6 +49,10 @@ class EdgeKeeper(StoredKeeper):
     def _completed(self, space: VectorSpace) -> None:
         _remove(_aside(self._folder(space)))
 
+    def _dropped(self, space: VectorSpace) -> None:
+        _remove(self._folder(space))
+        _remove(_aside(self._folder(space)))
+
     def _folder(self, space: VectorSpace) -> Path:
         return self._home / space_name(space)
 

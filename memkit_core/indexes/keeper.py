@@ -48,6 +48,22 @@ class IndexKeeper(Protocol):
     def writable(self) -> VectorIndex | None:
         """The same, or None while another process is the one that writes it."""
 
+    def space_of(self, index: VectorIndex) -> VectorSpace | None:
+        """The vector space of an index that was handed out; None once it is out of use."""
+
+    def prepare(self, source: VectorSource) -> bool:
+        """Build the index of a space that is coming, to be found whole when it comes into use.
+
+        False where this process cannot do that; it is then built when it is needed. While it is built
+        no change may be confirmed.
+
+        Raises:
+            BackendError: it could not be built.
+        """
+
+    def drop(self, space: VectorSpace) -> bool:
+        """Delete what is kept of the index of a retired space; False while another process is the writer."""
+
     def writing(self, index: VectorIndex, number: int) -> None:
         """Note with the index, before the first write since it was confirmed, which change it may hold."""
 
@@ -74,14 +90,15 @@ class FlatKeeper:
         """For the index of `source`."""
         self._source = source
         self._index: FlatIndex | None = None
+        self._space: VectorSpace | None = None
         self._mutex = ThreadLock()
 
     def index(self) -> VectorIndex | None:
         """See `IndexKeeper.index`; None only before the first vector."""
         with self._mutex:
-            space = self._source.vectors.space() if self._index is None else None
-            if space is not None:
-                self._index = FlatIndex(space.dimension)
+            space = self._source.vectors.space()
+            if space is not None and (self._index is None or space != self._space):
+                self._index, self._space = FlatIndex(space.dimension), space
                 for points in stored_points(self._source, batch=250):
                     self._index.upsert(points)
             return self._index
@@ -89,6 +106,19 @@ class FlatKeeper:
     def writable(self) -> VectorIndex | None:
         """See `IndexKeeper.writable`: no other process can see it."""
         return self.index()
+
+    def space_of(self, index: VectorIndex) -> VectorSpace | None:
+        """See `IndexKeeper.space_of`."""
+        with self._mutex:
+            return self._space if index is self._index else None
+
+    def prepare(self, source: VectorSource) -> bool:  # noqa: ARG002 - the port's method
+        """See `IndexKeeper.prepare`: it is filled in a moment when it is asked for."""
+        return False
+
+    def drop(self, space: VectorSpace) -> bool:  # noqa: ARG002 - the port's method
+        """See `IndexKeeper.drop`: nothing is kept."""
+        return True
 
     def writing(self, index: VectorIndex, number: int) -> None:
         """Nothing to note: it never outlives the process."""
@@ -138,6 +168,7 @@ class StoredKeeper(ABC):
         self._mutex = ThreadLock()
         self._opened_by: int | None = None
         self._index: VectorIndex | None = None
+        self._space: VectorSpace | None = None
         self._next_try = 0.0
         self._rebuild_thread: threading.Thread | None = None
         self._closed = False
@@ -157,6 +188,10 @@ class StoredKeeper(ABC):
         """The new index is whole: what stood aside may go."""
 
     @abstractmethod
+    def _dropped(self, space: VectorSpace) -> None:
+        """Delete the index of a space that is out of use, if there is one."""
+
+    @abstractmethod
     def check_room(self) -> None:
         """See `IndexKeeper.check_room`."""
 
@@ -167,6 +202,10 @@ class StoredKeeper(ABC):
         if self._closed or not self._of_this_process():
             return None
         with self._mutex:
+            if self._index is not None and self._source.vectors.space() != self._space:
+                # The store has changed its model.
+                self._let_go()
+                self._next_try = 0.0
             if self._index is None and self._may_open():
                 self._open()
             elif self._index is not None and not self._lock.held_by(self):
@@ -177,6 +216,11 @@ class StoredKeeper(ABC):
         """See `IndexKeeper.writable`."""
         index = self.index()
         return index if self._lock.held_by(self) else None
+
+    def space_of(self, index: VectorIndex) -> VectorSpace | None:
+        """See `IndexKeeper.space_of`."""
+        with self._mutex:
+            return self._space if index is self._index else None
 
     def _of_this_process(self) -> bool:
         if self._opened_by in (None, os.getpid()):
@@ -216,13 +260,16 @@ class StoredKeeper(ABC):
                 self._opened_by = os.getpid()
                 if writer:
                     self.check_room()
-                self._index = self._trusted(space, writer=writer)
+                self._hand_out(self._trusted(space, writer=writer), space)
         except (BackendError, ConfigError) as error:
             # Down, or refused the key: recall goes on without it, and it is asked again later.
             self._give_up(error)
             return
         if self._index is None and writer:
             self._begin_rebuild(space)
+
+    def _hand_out(self, index: VectorIndex | None, space: VectorSpace) -> None:
+        self._index, self._space = index, space
 
     def _trusted(self, space: VectorSpace, *, writer: bool) -> VectorIndex | None:
         """The index that is there, None when there is none that can be believed."""
@@ -246,7 +293,7 @@ class StoredKeeper(ABC):
     def _begin_rebuild(self, space: VectorSpace) -> None:
         stored, _ = self._source.vectors.counts()
         if stored <= _REBUILT_AT_ONCE:
-            self._index = self._rebuilt(space)
+            self._hand_out(self._rebuilt(space), space)
             return
         # Without the mutex, so that recall goes on with exact scans meanwhile; nothing else opens
         # or writes the index while this thread is noted.
@@ -258,29 +305,62 @@ class StoredKeeper(ABC):
     def _rebuild_later(self, space: VectorSpace) -> None:
         index = self._rebuilt(space)
         with self._mutex:
-            self._index = index
+            self._hand_out(index, space)
             self._rebuild_thread = None
 
     def _rebuilt(self, space: VectorSpace) -> VectorIndex | None:
+        try:
+            return self._built(space, self._source)
+        except (BackendError, ConfigError, ClosedError) as error:
+            self._give_up(error)
+            return None
+
+    def _built(self, space: VectorSpace, source: VectorSource) -> VectorIndex:
         index = None
         try:
             with files(self.backend, "rebuild"):
                 # First, so that an index that is filled only in part is never believed.
                 self._manifest_path(space).unlink(missing_ok=True)
-                synced_through = self._source.outbox.synced_through()
+                synced_through = source.outbox.synced_through()
                 index = self._emptied(space)
-                for points in stored_points(self._source, batch=250):
+                for points in stored_points(source, batch=250):
                     self._check_going_on()
                     index.upsert(points)
                 index.flush()
+                if source.vectors.space() != space:
+                    raise BackendUnavailableError(
+                        "the store changed its model meanwhile", backend=self.backend, operation="rebuild"
+                    )
                 self._write_manifest(space, synced_through)
                 self._completed(space)
-        except (BackendError, ConfigError, ClosedError) as error:
+        except (BackendError, ConfigError, ClosedError):
             if index is not None:
                 _close_quietly(index)
-            self._give_up(error)
-            return None
+            raise
         return index
+
+    def prepare(self, source: VectorSource) -> bool:
+        """See `IndexKeeper.prepare`."""
+        space = source.vectors.space()
+        # Without the mutex, so that the index in use is searched meanwhile.
+        if space is None or self.writable() is None:
+            return False
+        self._built(space, source).close()
+        return True
+
+    def drop(self, space: VectorSpace) -> bool:
+        """See `IndexKeeper.drop`."""
+        if self._closed or not self._of_this_process():
+            return False
+        # Looked at first: an index of that space which is still open is let go.
+        self.index()
+        with self._mutex, files(self.backend, "drop"):
+            open_space = None if self._index is None else self._space
+            if not self._lock.held_by(self) or self._rebuild_thread is not None or open_space == space:
+                return False
+            self._manifest_path(space).unlink(missing_ok=True)
+            self._dropped(space)
+        return True
 
     def rebuild(self) -> None:
         """See `IndexKeeper.rebuild`; waits for a rebuild that is going on."""
@@ -301,7 +381,7 @@ class StoredKeeper(ABC):
                 )
             self._opened_by = os.getpid()
             self._let_go()
-            self._index = self._rebuilt(space)
+            self._hand_out(self._rebuilt(space), space)
             if self._index is None:
                 raise BackendUnavailableError(
                     "the index could not be built, see the log", backend=self.backend, operation="rebuild"
@@ -329,9 +409,8 @@ class StoredKeeper(ABC):
 
     def _note(self, index: VectorIndex, synced_through: int, unconfirmed: int | None = None) -> None:
         with self._mutex, files(self.backend, "confirm"):
-            space = self._source.vectors.space()
-            if self._index is index and space is not None:
-                self._write_manifest(space, synced_through, unconfirmed)
+            if self._index is index and self._space is not None:
+                self._write_manifest(self._space, synced_through, unconfirmed)
 
     def distrust(self, index: VectorIndex, error: Exception) -> None:
         """See `IndexKeeper.distrust`."""
@@ -345,7 +424,7 @@ class StoredKeeper(ABC):
                 return
             _log.warning("the vector index failed and will be rebuilt: %s", error)
             self._let_go()
-            space = self._source.vectors.space()
+            space = self._space
             if space is not None and self._lock.held_by(self):
                 # Without its manifest it is not believed at the next opening.
                 with files(self.backend, "distrust"):

@@ -71,6 +71,11 @@ class QdrantKeeper(StoredKeeper):
     def _completed(self, space: VectorSpace) -> None:
         """Nothing stood aside: readers leave a collection whose manifest is gone."""
 
+    def _dropped(self, space: VectorSpace) -> None:
+        client, name = self._connected(), self._collection(space)
+        with asking(client, name, "drop"):
+            client.delete_collection(name)
+
     def _connected(self) -> QdrantClient:
         if self._client is None or self._client_pid != os.getpid():
             server = self._server

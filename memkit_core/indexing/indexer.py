@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from memkit_core.filters import Condition, Filter, Not, Op, conjunction, indexab
 from memkit_core.indexes.checks import dots, unit
 from memkit_core.indexes.keeper import passing
 from memkit_core.indexes.points import index_point
+from memkit_core.indexing.embedding import vectors_of
 from memkit_core.locks import ThreadLock
 from memkit_core.models import Target
 from memkit_core.ports import (
@@ -66,8 +68,6 @@ _COMPARED = 500
 """Vectors that are compared with the index in one go."""
 _SAME = 1 - 1e-3
 """The cosine of two vectors that are the same but for rounding."""
-_SURELY_DOWN = 3
-"""Texts of one batch that fail in a row before the model is taken to be down."""
 _NEVER = from_ms(to_ms(datetime.fromisoformat("9999-01-01T00:00:00+00:00")))
 
 
@@ -111,13 +111,44 @@ class Indexer:
         # The changes that `_applied_to` holds and the outbox still lists.
         self._applied: set[int] = set()
         self._applied_to: VectorIndex | None = None
+        self._applied_space: VectorSpace | None = None
         self._claimed: VectorSpace | None = None
-        self._stored_space: VectorSpace | None = None
+        self._holding = 0
 
     def embed_with(self, embedder: CheckedEmbedder) -> None:
         """Embed with this from now on: an object that is given later may hold the key that works."""
         if embedder is not self._embedder:
             self._embedder, self._claimed = embedder, None
+
+    # ------------------------------------------------------------------ another model
+
+    def outdated(self) -> bool:
+        """Whether the store has the vectors of another model by now than the one this embeds with."""
+        space, embedder = self._source.vectors.space(), self._embedder
+        return (
+            space is not None
+            and embedder is not None
+            and (space.model, space.revision) != (embedder.model, embedder.revision)
+        )
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Confirm no change for as long as the block lasts: an index that is built meanwhile needs them all."""
+        with self._applying:
+            self._holding += 1
+        try:
+            yield
+        finally:
+            with self._applying:
+                self._holding -= 1
+
+    def prepare(self, source: VectorSource) -> bool:
+        """Build the index of a coming space, see `IndexKeeper.prepare`."""
+        return self._keeper.prepare(source)
+
+    def drop(self, space: VectorSpace) -> bool:
+        """Delete the index of a retired space, see `IndexKeeper.drop`."""
+        return self._keeper.drop(space)
 
     # ------------------------------------------------------------------ writing
 
@@ -151,7 +182,8 @@ class Indexer:
         after = 0
         while deadline is None or time.monotonic() < deadline:
             # Without the index only what waits for its vector is ours to do.
-            waiting = self._keeper.writable() is None
+            with self._applying:
+                waiting = self._present_index() is None
             entries = self._source.outbox.due(
                 now=self._clock(),
                 limit=self._batch,
@@ -180,10 +212,10 @@ class Indexer:
             now=self._clock(), limit=self._batch, points=points, unembedded=unembedded
         )
 
-    def at_once(self, texts: Sequence[str]) -> Matrix | None:
+    def at_once(self, texts: Sequence[str]) -> tuple[VectorSpace, Matrix] | None:
         """The vectors of a few texts of an embedder that makes no one wait, to be stored with the records.
 
-        None when it is not so. What fails here is tried again, and told, once the records are stored.
+        They come with their space. None when it is not so. What fails here is tried again, and told, once the records are stored.
 
         Raises:
             BackendError: the store failed.
@@ -193,21 +225,22 @@ class Indexer:
             return None
         try:
             vectors = embedder.embed_documents(texts)
-            self._claim_space(embedder)
+            return self._claim_space(embedder), vectors
         except (ModelError, MissingDependencyError, ConfigError):
             return None
-        return vectors
 
     def _embed(self, points: Sequence[UUID]) -> int:
         """Embed those of `points` that wait for it, and write them to the index; how many those were."""
         embedder = self._embedder
-        if embedder is None:
+        if embedder is None or self.outdated():
             return 0
         with self._embedding:
             entries = self._due(points, unembedded=True)
             if not entries:
                 return 0
-            vectors, error = _vectors(embedder, entries)
+            texts = [entry.record.index_text for entry in entries if entry.record is not None]
+            vectors, failure = vectors_of(embedder, texts)
+            error: Exception | None = failure
             done = [
                 replace(entry, vector=vector)
                 for entry, vector in zip(entries, vectors, strict=False)
@@ -217,33 +250,36 @@ class Indexer:
             failed = [entry for entry in entries if entry.number not in kept]
             try:
                 if done:
-                    self._claim_space(embedder)
-                    self._save(done)
+                    self._save(done, self._claim_space(embedder))
             except ConfigError as mismatch:
+                if self.outdated() or embedder is not self._embedder:
+                    # Changed in this moment: what waits is for who has the new model.
+                    return 0
                 failed, error = entries, mismatch
             if failed and error is not None:
                 self._failed(failed, error)
             return len(entries)
 
-    def _save(self, entries: Sequence[OutboxEntry]) -> None:
+    def _save(self, entries: Sequence[OutboxEntry], space: VectorSpace) -> None:
         vectors = np.stack([entry.vector for entry in entries if entry.vector is not None])
         # The lock is held over both, so that of two changes of a point the newer is written last.
         with self._applying:
-            saved = self._source.vectors.save(entries, vectors)
+            saved = self._source.vectors.save(entries, vectors, space=space)
             index = self._present_index()
-            if index is not None:
+            if index is not None and self._applied_space == space:
                 self._write(index, [entry for entry, kept in zip(entries, saved, strict=True) if kept])
 
-    def _claim_space(self, embedder: CheckedEmbedder) -> None:
-        """Make this embedder's vector space the store's.
+    def _claim_space(self, embedder: CheckedEmbedder) -> VectorSpace:
+        """Make this embedder's vector space the store's, and return it.
 
         Raises:
             ConfigError: the store holds the vectors of another model.
         """
-        if self._claimed is None:
-            space = embedder.space()
+        claimed, space = self._claimed, embedder.space()
+        if claimed != space:
             self._source.vectors.use_space(space)
-            self._claimed = self._stored_space = space
+            self._claimed = space
+        return space
 
     def _apply(self, points: Sequence[UUID]) -> None:
         with self._applying:
@@ -256,7 +292,9 @@ class Indexer:
                 for entry in self._due(points)
                 if entry.number not in self._applied and (entry.record is None or entry.vector is not None)
             ]
-            self._write(index, entries)
+            # Looked at afterwards: the vectors that were read are those of the index.
+            if self._source.vectors.space() == self._applied_space:
+                self._write(index, entries)
 
     def _write(self, index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
         if not entries:
@@ -284,6 +322,7 @@ class Indexer:
         if index is not self._applied_to:
             self._applied.clear()
             self._applied_to = index
+            self._applied_space = None if index is None else self._keeper.space_of(index)
         return index
 
     def flush(self) -> None:
@@ -298,13 +337,15 @@ class Indexer:
                 self._confirm(index)
 
     def _confirm(self, index: VectorIndex) -> None:
+        if self._holding:
+            return
         try:
             index.flush()
         except (BackendError, ConfigError, ClosedError) as error:
             self._keeper.distrust(index, error)
             return
         numbers = sorted(self._applied)
-        self._source.outbox.mark_synced(numbers)
+        self._source.outbox.mark_synced(numbers, space=self._applied_space)
         self._applied.difference_update(numbers)
         self._keeper.confirmed(index, self._source.outbox.synced_through())
 
@@ -378,18 +419,33 @@ class Indexer:
     # ------------------------------------------------------------------ reading
 
     def search(
-        self, target: Target, query: Vector, *, where: Filter | None, now: datetime, limit: int
+        self,
+        target: Target,
+        query: Vector,
+        *,
+        space: VectorSpace | None,
+        where: Filter | None,
+        now: datetime,
+        limit: int,
     ) -> DenseAnswer:
         """The target's visible rows that satisfy `where`, by cosine, best first; exact where it must be.
+
+        Only vectors of `space`, that of the query, are compared with it: when another is in use by now,
+        nothing is found and "dense" is missing.
 
         Raises:
             DimensionMismatchError: the query's vector has another length than the store's.
         """
         pending = self._caught_up(target, self._source.outbox.pending(target))
         missing = {"dense"} if any(not row.embedded for row in pending) else set[str]()
-        if not self._comparable(query):
+        held = self.compared_with(query, space)
+        if held is not None and held != space:
+            return DenseAnswer(hits=[], missing=frozenset({"dense"}))
+        if held is None or not query.any():
             return DenseAnswer(hits=[], missing=frozenset(missing))
         index = self._keeper.index()
+        if index is not None and self._keeper.space_of(index) != space:
+            index = None
         if index is None:
             missing.add("index")
         applied = self._applied if index is self._applied_to else ()
@@ -407,9 +463,9 @@ class Indexer:
             else:
                 if unconfirmed:
                     found = [hit for hit in found if hit.point_id not in unconfirmed]
-                    found += self._scan(target, query, where, now, sorted(unconfirmed))
+                    found += self._scan(target, query, space, where, now, sorted(unconfirmed))
                 return DenseAnswer(hits=_best(found, limit), missing=frozenset(missing))
-        hits = self._scan(target, query, where, now, None)
+        hits = self._scan(target, query, space, where, now, None)
         return DenseAnswer(hits=_best(hits, limit), missing=frozenset(missing))
 
     def _caught_up(self, target: Target, pending: list[Pending]) -> list[Pending]:
@@ -422,71 +478,56 @@ class Indexer:
         return self._source.outbox.pending(target)
 
     def compare(
-        self, target: Target, query: Vector, points: Sequence[UUID], *, now: datetime
+        self,
+        target: Target,
+        query: Vector,
+        points: Sequence[UUID],
+        *,
+        space: VectorSpace | None,
+        now: datetime,
     ) -> dict[UUID, float]:
-        """The cosine of each of the target's `points` that has a vector."""
-        if not self._comparable(query):
+        """The cosine of each of the target's `points` that has a vector of `space`, that of the query."""
+        if space is None or not query.any():
             return {}
-        hits = self._scan(target, query, None, now, list(points))
+        hits = self._scan(target, query, space, None, now, list(points))
         return {hit.point_id: hit.cosine for hit in hits}
 
-    def compared_with(self, query: Vector) -> VectorSpace | None:
-        """The space whose vectors `query` is compared with, None before the first vector.
+    def compared_with(self, query: Vector, space: VectorSpace | None = None) -> VectorSpace | None:
+        """The space that is in use, None before the first vector.
 
         Raises:
-            DimensionMismatchError: the query's vector has another length than the store's.
+            DimensionMismatchError: `query` is of that model, as far as is known, and has another length.
         """
-        # Once there is one it stays, so a process that only reads asks the store once.
-        self._stored_space = space = self._stored_space or self._source.vectors.space()
-        if space is not None and query.shape != (space.dimension,):
+        held = self._source.vectors.space()
+        known = None if space is None else (space.model, space.revision)
+        if (
+            held is not None
+            and known in (None, (held.model, held.revision))
+            and query.shape != (held.dimension,)
+        ):
             raise DimensionMismatchError(
-                f"the store holds {space.model!r} vectors of {space.dimension} dimensions, the query has "
+                f"the store holds {held.model!r} vectors of {held.dimension} dimensions, the query has "
                 f"{len(query)}; open the store with the embedder it was made with",
                 backend="memkit",
                 operation="dense recall",
             )
-        return space
-
-    def _comparable(self, query: Vector) -> bool:
-        """Whether there are vectors, and a direction to compare."""
-        return self.compared_with(query) is not None and bool(query.any())
+        return held
 
     def _scan(
-        self, target: Target, query: Vector, where: Filter | None, now: datetime, points: list[UUID] | None
+        self,
+        target: Target,
+        query: Vector,
+        space: VectorSpace | None,
+        where: Filter | None,
+        now: datetime,
+        points: list[UUID] | None,
     ) -> list[IndexHit]:
-        found, vectors = self._source.vectors.scan(target, where=where, now=now, points=points)
+        found, vectors = self._source.vectors.scan(target, where=where, now=now, points=points, space=space)
         return _cosines(found, vectors, query) if found else []
 
 
 def _same(held: Vector | None, stored: Vector) -> bool:
     return held is not None and held.shape == stored.shape and float(held @ unit(stored)) >= _SAME
-
-
-def _vectors(
-    embedder: CheckedEmbedder, entries: Sequence[OutboxEntry]
-) -> tuple[list[Vector | None], Exception | None]:
-    """A vector for each entry, None where embedding failed, and the last error."""
-    texts = [entry.record.index_text for entry in entries if entry.record is not None]
-    try:
-        return list(embedder.embed_documents(texts)), None
-    except (ModelError, MissingDependencyError) as failure:
-        if len(texts) == 1 or isinstance(failure, MissingDependencyError):
-            return [None] * len(texts), failure
-        error: Exception = failure
-    # One bad text must not keep the others from their vectors; a model that is down must not be
-    # asked for each of them.
-    vectors: list[Vector | None] = []
-    in_a_row = 0
-    for text in texts:
-        try:
-            vectors.append(embedder.embed_documents([text])[0])
-            in_a_row = 0
-        except ModelError as failure:
-            vectors.append(None)
-            error, in_a_row = failure, in_a_row + 1
-        if in_a_row == _SURELY_DOWN:
-            break
-    return vectors + [None] * (len(texts) - len(vectors)), error
 
 
 def _write(index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from memkit_core.embedders.checked import CheckedEmbedder
@@ -9,6 +10,11 @@ from memkit_core.errors import BackendError
 from memkit_core.indexing.indexer import Indexer
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import OutboxState, RecordStore, VectorSource, VectorSpace
+
+_log = logging.getLogger("memkit.index")
+
+_DROPPED_TOGETHER = 500
+"""Vectors of one transaction: other writers wait only shortly."""
 
 
 class Indexers:
@@ -24,6 +30,8 @@ class Indexers:
         self._store = store
         self._make = make
         self._mutex = ThreadLock()
+        self.changing = ThreadLock()
+        """Held by who changes the model of the memory's own vectors."""
         self._given: dict[VectorSpace, Indexer] = {}
         self.own = make(store, embedder)
 
@@ -45,9 +53,22 @@ class Indexers:
         return [self.own, *(self.given(space) for space in self._store.given_spaces())]
 
     def sync(self, *, deadline: float | None = None) -> None:
-        """Work off the outboxes, see `Indexer.sync`."""
+        """Drop what a change of the model left, and work off the outboxes, see `Indexer.sync`."""
+        self.tidy()
         for indexer in self.all():
             indexer.sync(deadline=deadline)
+
+    def tidy(self) -> None:
+        """Drop the vectors and indexes of models that are out of use; what cannot be done now waits."""
+        spaces = self._store.spaces
+        for space in spaces.retired():
+            while spaces.drop(space, limit=_DROPPED_TOGETHER):
+                pass
+            try:
+                if self.own.drop(space):
+                    spaces.forget(space)
+            except BackendError as error:
+                _log.warning("the index of %s is not deleted yet: %s", space.model, error)
 
     def flush(self) -> None:
         """Confirm what was applied, see `Indexer.flush`."""

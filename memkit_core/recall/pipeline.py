@@ -28,7 +28,7 @@ from memkit_core.models import (
     Signals,
     Target,
 )
-from memkit_core.ports import RecordStore, Vector
+from memkit_core.ports import RecordStore, Vector, VectorSpace
 from memkit_core.recall.finishing import finished
 from memkit_core.recall.query import Found, RecallQuery
 from memkit_core.recall.query_dates import date_fit, dates_in
@@ -48,7 +48,7 @@ from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
 if TYPE_CHECKING:
-    from memkit_core.embedders.checked import CheckedEmbedder
+    from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
     from memkit_core.indexing import Indexer
     from memkit_core.recall.copies import PartitionCopies
 
@@ -71,11 +71,18 @@ class Recall:
     """Runs recalls over a store, its index and an embedder. Thread-safe."""
 
     def __init__(
-        self, store: RecordStore, embedder: CheckedEmbedder, indexer: Indexer, copies: PartitionCopies
+        self,
+        store: RecordStore,
+        model: CurrentModel,
+        indexer: Indexer,
+        copies: PartitionCopies,
     ) -> None:
-        """Read from these: `copies` where they can answer, else the store and the index."""
+        """Read from these: `copies` where they can answer, else the store and the index.
+
+        `model` gives what queries are embedded with now.
+        """
         self._store = store
-        self._embedder = embedder
+        self._model = model
         self._indexer = indexer
         self._copies = copies
         self._stored = StoredLegs(store, indexer)
@@ -84,16 +91,24 @@ class Recall:
         """The hits of `query`, best first."""
         if not query.text.strip():
             return RecallResult()
+        model = self._model()
+        result = self._answered(query, model)
+        if "dense" in result.missing and (changed := self._model(settled=True)) is not model:
+            # The memory got another model after the query was embedded.
+            return self._answered(query, changed)
+        return result
+
+    def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
-        vector = self._embedded(query, missing)
-        found = [self._found(query, target, vector, missing) for target in query.targets]
+        vector, space = self._embedded(query, model, missing)
+        found = [self._found(query, target, vector, space, missing) for target in query.targets]
         found = [one for one in found if one.candidates]
         if not found:
             return RecallResult(missing=frozenset(missing))
         pool = _pool(query, found)
         scored = score_pool(pool, query.ranking)
         taken, truncated = self._taken(query, found, pool, scored)
-        cosines = {} if vector is None else self._cosines(query, vector, found, taken)
+        cosines = {} if vector is None else self._cosines(query, vector, space, found, taken)
         hits = [_hit(one, pool, scored, cosines.get(one.row)) for one in taken]
         if query.explain:
             hits = self._explained(taken, hits)
@@ -118,23 +133,32 @@ class Recall:
             )
         return explained
 
-    def _embedded(self, query: RecallQuery, missing: set[str]) -> Vector | None:
+    def _embedded(
+        self, query: RecallQuery, model: CheckedEmbedder, missing: set[str]
+    ) -> tuple[Vector | None, VectorSpace | None]:
+        """The vector of the query and the space it is of."""
         if query.ranking.dense <= 0:
-            return None
+            return None, None
         if query.vector is not None:
-            return query.vector
+            return query.vector, query.vector_space or self._indexer.compared_with(query.vector)
         try:
-            return self._embedder.embed_query(query.text)
+            return model.embed_query(query.text), model.space()
         except ModelError:
             # Documented degradation: the keyword leg answers, the result says what was missing.
             missing.add("dense")
-            return None
+            return None, None
 
-    def _found(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> Found:
-        space = None if vector is None else self._indexer.compared_with(vector)
+    def _found(
+        self,
+        query: RecallQuery,
+        target: Target,
+        vector: Vector | None,
+        space: VectorSpace | None,
+        missing: set[str],
+    ) -> Found:
         found = self._copies.find(self._store.partitions, query, target, vector, space)
         if found is None:
-            return self._stored.find(query, target, vector, missing)
+            return self._stored.find(query, target, vector, space, missing)
         if space is not None and self._indexer.held() is None:
             # The answer is whole, but larger partitions and filters will be slow.
             missing.add("index")
@@ -173,7 +197,12 @@ class Recall:
         }
 
     def _cosines(
-        self, query: RecallQuery, vector: Vector, found: Sequence[Found], taken: Sequence[_Taken]
+        self,
+        query: RecallQuery,
+        vector: Vector,
+        space: VectorSpace | None,
+        found: Sequence[Found],
+        taken: Sequence[_Taken],
     ) -> dict[int, float]:
         """The cosines of the hits, by their rows of the pool."""
         many = [len(one.candidates) for one in found]
@@ -188,7 +217,8 @@ class Recall:
         cosines = {one.row: float(compared[one.row]) for one in taken if not math.isnan(compared[one.row])}
         asked = {one.point: one for one in taken if unknown[one.row]}
         for target, points in _by_target([(one.target, one.point) for one in asked.values()]).items():
-            for point, cosine in self._indexer.compare(target, vector, points, now=query.now).items():
+            alike = self._indexer.compare(target, vector, points, space=space, now=query.now)
+            for point, cosine in alike.items():
                 cosines[asked[point.bytes].row] = cosine
         return cosines
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
-from memkit_core.ports import Candidate, Vector
+from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.recall.as_of import held_at
 from memkit_core.recall.finishing import Finish
 from memkit_core.recall.ranking import Floats, Ranking
@@ -40,6 +40,8 @@ class RecallQuery:
     space: str = MEMORIES
     vector: Vector | None = None
     """The query's own vector; None for the embedder's."""
+    vector_space: VectorSpace | None = None
+    """The space of `vector`; None for the one in use."""
     as_of: datetime | None = None
     """Only what held at this moment; None for what is stored as it is now."""
 

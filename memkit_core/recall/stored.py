@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memkit_core.indexing import Indexer
     from memkit_core.indexing.indexer import DenseAnswer
     from memkit_core.models import Target
-    from memkit_core.ports import Candidate, RecordStore, Vector
+    from memkit_core.ports import Candidate, RecordStore, Vector, VectorSpace
     from memkit_core.recall.query import RecallQuery
 
 _row = attrgetter("row")
@@ -30,7 +30,14 @@ class StoredLegs:
         self._store = store
         self._indexer = indexer
 
-    def find(self, query: RecallQuery, target: Target, vector: Vector | None, missing: set[str]) -> Found:
+    def find(
+        self,
+        query: RecallQuery,
+        target: Target,
+        vector: Vector | None,
+        space: VectorSpace | None,
+        missing: set[str],
+    ) -> Found:
         """The target's candidates; what did not answer in full is added to `missing`."""
         where, limit = query.condition, query.per_leg
         known: dict[bytes, Candidate] = {}
@@ -42,7 +49,7 @@ class StoredLegs:
         points: dict[bytes, UUID] = {}
         cosine: dict[bytes, float] = {}
         if vector is not None:
-            answer = self._nearest(query, target, vector)
+            answer = self._nearest(query, target, vector, space)
             points = {point.bytes: point for point, _ in answer.hits}
             cosine = dict(zip(points, [hit.cosine for hit in answer.hits], strict=True))
             missing |= answer.missing
@@ -69,15 +76,19 @@ class StoredLegs:
             counts=self._store.keywords.counts(target, query.text, candidates) if query.counted else None,
         )
 
-    def _nearest(self, query: RecallQuery, target: Target, vector: Vector) -> DenseAnswer:
+    def _nearest(
+        self, query: RecallQuery, target: Target, vector: Vector, space: VectorSpace | None
+    ) -> DenseAnswer:
         where, now, limit = query.condition, query.now, query.per_leg
         if query.as_of is not None:
             # An index knows nothing of what held when: it is asked for more, and the store tells.
-            wider = self._indexer.search(target, vector, where=query.condition_now, now=now, limit=2 * limit)
+            wider = self._indexer.search(
+                target, vector, space=space, where=query.condition_now, now=now, limit=2 * limit
+            )
             points = [point for point, _ in wider.hits]
             held = self._store.records.candidates(target, points, radius=0, where=where, now=now)
             known = {candidate.point for candidate in held}
             hits = [hit for hit in wider.hits if hit.point_id.bytes in known]
             if len(hits) >= limit or len(points) < 2 * limit:
                 return dataclasses.replace(wider, hits=hits[:limit])
-        return self._indexer.search(target, vector, where=where, now=now, limit=limit)
+        return self._indexer.search(target, vector, space=space, where=where, now=now, limit=limit)

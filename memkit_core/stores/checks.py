@@ -45,7 +45,16 @@ def other_model(space: VectorSpace, *, model: str, revision: str, dimension: int
     return (
         f"this store holds vectors of {space.model!r} ({space.dimension} dimensions, revision "
         f"{space.revision!r}), the memory was opened with {model!r} ({length}revision {revision!r}); open it with the "
-        "embedder it was made with, or add its records to a new store with the new one"
+        "embedder it was made with, or have it embedded anew: memkit reembed --embedder provider:model, or "
+        "memory.upkeep.reembed(embedder=...) of a memory opened with embedder='none'"
+    )
+
+
+def not_coming(space: VectorSpace) -> str:
+    """Why `space` cannot take the place of the one in use."""
+    return (
+        f"the re-embedding with {space.model!r} was given up for another model; run it again if it is that "
+        "model you want"
     )
 
 

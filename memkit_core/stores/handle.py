@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Problem,
         RecordStore,
         RecordTable,
+        SpaceTable,
         ValueTable,
         VectorSource,
         VectorSpace,
@@ -86,6 +87,11 @@ class StoreHandle:
     def partitions(self) -> PartitionTable:
         """See `RecordStore`."""
         return self._open.partitions
+
+    @property
+    def spaces(self) -> SpaceTable:
+        """See `RecordStore`."""
+        return self._open.spaces
 
     @property
     def log(self) -> MessageLog:

@@ -17,6 +17,7 @@ from memkit_core.testing.partitions import PartitionsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.sessions import SessionsContract
+from memkit_core.testing.spaces import SpacesContract
 from memkit_core.testing.standing import StandingContract
 from memkit_core.testing.values import ValuesContract
 from memkit_core.testing.vectors import VectorsContract
@@ -38,6 +39,7 @@ class RecordStoreContract(
     PartitionsContract,
     VectorsContract,
     GivenVectorsContract,
+    SpacesContract,
     OutboxContract,
     LogContract,
     SessionsContract,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.embedders.checked import CurrentModel
 from memkit_core.errors import (
     ConfigError,
     InvalidInputError,
@@ -35,7 +35,7 @@ class Transfer:
     def __init__(
         self,
         store: StoreHandle,
-        embedder: CheckedEmbedder,
+        model: CurrentModel,
         clock: Clock,
         *,
         settle: Callable[[Scope | None], object],
@@ -43,7 +43,7 @@ class Transfer:
     ) -> None:
         """`settle` writes what waits in a scope, or everywhere; `changed` is told after an import."""
         self._store = store
-        self._embedder = embedder
+        self._model = model
         self._clock = clock
         self._settle = settle
         self._changed = changed
@@ -225,7 +225,7 @@ class Transfer:
 
     def _own_space(self, spaces: list[VectorSpace]) -> VectorSpace | None:
         """The memory's own vector space; made the store's when the file has vectors of it."""
-        model, vectors = self._embedder, self._store.vectors
+        model, vectors = self._model(), self._store.vectors
         held = vectors.space()
         names = {(space.model, space.revision) for space in spaces if not space.given}
         if held is not None or (model.model, model.revision) not in names:

@@ -3,6 +3,7 @@
 from memkit_core.upkeep.decay import Fading, Fate, Forgotten, effective_importance
 from memkit_core.upkeep.doctor import Finding, Level
 from memkit_core.upkeep.jobs import JobRun
+from memkit_core.upkeep.reembed import ReembedReport
 from memkit_core.upkeep.stats import SpaceStats, Stats
 from memkit_core.upkeep.upkeep import Findings, Upkeep
 
@@ -14,6 +15,7 @@ __all__ = [
     "Forgotten",
     "JobRun",
     "Level",
+    "ReembedReport",
     "SpaceStats",
     "Stats",
     "Upkeep",

@@ -16,7 +16,7 @@ from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
 
 if TYPE_CHECKING:
-    from memkit_core.embedders.checked import CheckedEmbedder
+    from memkit_core.embedders.checked import CurrentModel
     from memkit_core.upkeep.upkeep import Findings
 
 _LOOKS = 3
@@ -60,7 +60,7 @@ class Doctor:
         self,
         store: StoreHandle,
         indexers: Indexers,
-        embedder: CheckedEmbedder,
+        embedder: CurrentModel,
         config: Config,
         clock: Clock,
         *,
@@ -140,7 +140,7 @@ class Doctor:
 
     def _models(self) -> Iterator[Finding]:
         own = self._store.vectors.space()
-        asked = self._embedder
+        asked = self._embedder()
         if (
             own is not None
             and not asked.absent

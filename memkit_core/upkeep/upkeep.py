@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memkit_core.config import Config
-from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.embedders.checked import CurrentModel
 from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
@@ -22,6 +22,7 @@ from memkit_core.times import Clock
 from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
 from memkit_core.upkeep.doctor import Doctor, Finding
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
+from memkit_core.upkeep.reembed import EmbeddingProgress, Reembedder, ReembedReport
 from memkit_core.upkeep.stats import Stats, stats_of
 
 if TYPE_CHECKING:
@@ -62,18 +63,20 @@ class Upkeep:
         self,
         store: StoreHandle,
         indexers: Indexers,
-        embedder: CheckedEmbedder,
+        embedder: CurrentModel,
         config: Config,
         clock: Clock,
         *,
         settle: Callable[[], None],
         changed: Callable[[], None],
+        reembedder: Reembedder,
     ) -> None:
         """Look after these.
 
         `settle` writes down what recall returned, `changed` is called when the indexes have something to
         catch up with.
         """
+        self._reembedder = reembedder
         self._store = store
         self._indexers = indexers
         self._config = config
@@ -287,6 +290,36 @@ class Upkeep:
         for one in scopes_with_memories(self._store.portable(), now=self._clock()):
             run.run(one)
         return run.report()
+
+    def reembed(
+        self,
+        embedder: object,
+        *,
+        embedding_model: str | None = None,
+        progress: EmbeddingProgress | None = None,
+    ) -> ReembedReport:
+        """Change the embedding model of the memory in place; returns when it has switched.
+
+        The old model answers meanwhile, reads and writes go on, and one transaction switches: no
+        recall ever compares vectors of two models. What was embedded is kept when the run is killed or the
+        model fails; the same call goes on from there. Another model gives it up. Then the old vectors
+        and their index are deleted. Collections with vectors of their own keep these.
+
+        This memory, and those of this process that share its store and settings, go on with the new
+        model. Every other one that is open with the old model answers by words from then on, with
+        "dense" among `missing` and `capabilities.dense` False, and what it writes waits in the outbox
+        for a memory with the new model.
+
+        Args:
+            embedder: the new model, in any form `Memory.open` takes.
+            embedding_model: the model's name, for an embedder object that does not know it.
+            progress: is told how many of how many records are embedded, after each batch.
+
+        Raises:
+            ConfigError: no model that can be embedded with, or another process began with another one.
+            ModelError: the model is down; the old one stays in use.
+        """
+        return self._reembedder.run(embedder, embedding_model=embedding_model, progress=progress)
 
     def _with_indexes(self, problems: list[Problem], *, mend: bool) -> Findings:
         unchecked = []

@@ -610,6 +610,7 @@ NEITHER = {
     *("Upkeep.forget", "Upkeep.doctor", "Upkeep.stats"),
     *("Upkeep.run_due", "Upkeep.start", "Upkeep.stop", "Upkeep.jobs"),
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
+    "Upkeep.reembed",
     "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation

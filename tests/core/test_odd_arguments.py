@@ -131,6 +131,7 @@ PARTS = {
 }
 GOOD = {
     "content": "I like coffee.",
+    "embedder": Counts(),
     "query": "tea",
     "scope": ALICE,
     "id": "m1",

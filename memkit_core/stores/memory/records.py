@@ -63,19 +63,20 @@ class InMemoryRecords:
     ) -> list[MemoryRecord]:
         """See `RecordTable.put`."""
         check_scopes(scope, records)
-        checked_given(records, vector_space or self._state.vector_space, vectors, backend="memory")
+        given = vector_space if vector_space is not None and vector_space.given else None
+        if vector_space not in (None, given, self._state.vector_space):
+            vectors = None
+        checked_given(records, given or self._state.vector_space, vectors, backend="memory")
         # All that can fail happens before the first row changes.
         newest = {(record.space, record.id): prepared(record) for record in records}
         with self._state.open():
-            self._check_spaces(records, vector_space)
+            self._check_spaces(records, given)
             rows = {
-                key: self._state.merge(new)
-                if new.record.id in merge
-                else self._state.write(new, given=vector_space)
+                key: self._state.merge(new) if new.record.id in merge else self._state.write(new, given=given)
                 for key, new in newest.items()
             }
-            if vector_space is not None:
-                self._state.synced_through.setdefault(vector_space, 0)
+            if given is not None:
+                self._state.synced_through.setdefault(given, 0)
             for record, vector in zip(records, vectors, strict=True) if vectors is not None else ():
                 if (row := self._state.points.get(record.point_id)) is not None:
                     row.vector = kept(vector)

@@ -43,7 +43,8 @@ class Row:
     """A record with what hangs on it: `history` as it is kept, without the making of the record.
 
     `position` is None for what is no turn; `vector` is None while the text is not embedded, and
-    empty when it held nothing to embed; `given` is its vector space, None for the memory's own.
+    empty when it held nothing to embed; `given` is its vector space, None for the memory's own;
+    `beside` are its vectors of spaces that come or go, see `SpaceTable`.
     """
 
     seq: int
@@ -52,6 +53,7 @@ class Row:
     terms: Counter[str]
     vector: Vector | None = None
     given: VectorSpace | None = None
+    beside: dict[VectorSpace, Vector] = field(default_factory=dict)
     history: list[RecordChange] = field(default_factory=list)
     changed: int = 0
 
@@ -288,7 +290,7 @@ class State:
         self._leave(row)
         row.record, row.terms = new.record, new.terms
         if row.record.index_text != old.index_text:
-            row.vector = None
+            row.vector, row.beside = None, {}
         self._enter(row)
         if change is not None:
             row.history.append(dataclasses.replace(change, others=others, reason=reason))

@@ -24,6 +24,7 @@ from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row
 from memkit_core.stores.memory.partitions import InMemoryPartitions
 from memkit_core.stores.memory.records import InMemoryRecords
+from memkit_core.stores.memory.spaces import InMemorySpaces
 from memkit_core.stores.memory.state import State
 from memkit_core.stores.memory.values import InMemoryValues
 from memkit_core.stores.memory.vectors import InMemoryOutbox, InMemoryVectors
@@ -49,6 +50,7 @@ class InMemoryStore:
         self.vectors = InMemoryVectors(self._state)
         self.outbox = InMemoryOutbox(self._state)
         self.partitions = InMemoryPartitions(self._state)
+        self.spaces = InMemorySpaces(self._state, self)
         self.log = InMemoryLog(self._state)
         self.values = InMemoryValues(self._state)
         self.jobs = InMemoryJobs(self._state)

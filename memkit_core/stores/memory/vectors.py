@@ -28,10 +28,8 @@ class InMemoryVectors:
         """See `VectorTable.use_space`."""
         with self._state.open():
             found = self._given or self._state.vector_space
-            if found is not None and found != space:
-                raise ConfigError(
-                    other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
-                )
+            if found is not None:
+                _check_same(found, space)
             if self._given is None:
                 self._state.vector_space = space
 
@@ -40,11 +38,16 @@ class InMemoryVectors:
         with self._state.open():
             return self._given or self._state.vector_space
 
-    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+    def save(
+        self, entries: Sequence[OutboxEntry], vectors: Matrix, *, space: VectorSpace | None = None
+    ) -> list[bool]:
         """See `VectorTable.save`."""
-        check_vectors(vectors, self.space(), backend="memory")
         saved = []
         with self._state.open():
+            held = self._given or self._state.vector_space
+            if space is not None and held is not None:
+                _check_same(held, space)
+            check_vectors(vectors, held, backend="memory")
             for entry, vector in zip(entries, vectors, strict=True):
                 change = self._state.changes.get(entry.number)
                 row = None if change is None else change.row
@@ -61,10 +64,13 @@ class InMemoryVectors:
         where: Filter | None,
         now: datetime,
         points: Sequence[UUID] | None = None,
+        space: VectorSpace | None = None,
     ) -> tuple[list[UUID], Matrix]:
         """See `VectorTable.scan`."""
         wanted = None if points is None else set(points)
         with self._state.open():
+            if space is not None and space != (self._given or self._state.vector_space):
+                return [], np.zeros((0, 0), np.float32)
             found = [
                 (row.record.point_id, vector)
                 for row in self._state.visible(target, where, now)
@@ -97,6 +103,13 @@ class InMemoryVectors:
         """The vector to search with, None also when there was nothing to embed."""
         mine = row.given == self._given and row.vector is not None and row.vector.size
         return row.vector if mine else None
+
+
+def _check_same(found: VectorSpace, space: VectorSpace) -> None:
+    if found != space:
+        raise ConfigError(
+            other_model(found, model=space.model, revision=space.revision, dimension=space.dimension)
+        )
 
 
 class InMemoryOutbox:
@@ -147,9 +160,11 @@ class InMemoryOutbox:
                 if change.space == target.space and target.covers(change.scope)
             ]
 
-    def mark_synced(self, numbers: Sequence[int]) -> None:
+    def mark_synced(self, numbers: Sequence[int], *, space: VectorSpace | None = None) -> None:
         """See `Outbox.mark_synced`."""
         with self._state.open():
+            if space is not None and space != (self._given or self._state.vector_space):
+                return
             for number in numbers:
                 self._state.confirm(number)
             synced_through = self._state.synced_through.get(self._given, 0)

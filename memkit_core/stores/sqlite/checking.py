@@ -38,7 +38,10 @@ _VECTORS = """
 SELECT v.seq FROM vectors v LEFT JOIN records r ON r.seq = v.seq
 LEFT JOIN partitions p ON p.id = r.partition_id JOIN vector_spaces s ON s.id = v.vector_space_id
 WHERE r.seq IS NULL OR length(v.vector) NOT IN (0, 4 * s.dimension)
-  OR v.vector_space_id <> COALESCE(p.vector_space_id, (SELECT id FROM vector_spaces WHERE in_use = 1))
+  -- Of spaces that come or go, rows have vectors beside those in use.
+  OR (CASE WHEN s.in_use < 2 THEN v.vector_space_id
+        <> COALESCE(p.vector_space_id, (SELECT id FROM vector_spaces WHERE in_use = 1))
+      ELSE p.vector_space_id IS NOT NULL END)
 """
 _FORGOTTEN = """
 SELECT r.seq FROM records r JOIN partitions p ON p.id = r.partition_id

@@ -8,10 +8,10 @@ from datetime import datetime
 from uuid import UUID
 
 from memkit_core.models import Target
-from memkit_core.ports import OutboxEntry, OutboxState, Pending
+from memkit_core.ports import OutboxEntry, OutboxState, Pending, VectorSpace
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.rows import CHOSEN_CHANGES, SELECT_RECORD, chosen, read_record
-from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
+from memkit_core.stores.sqlite.vectors import IN_USE, read_vector, space_in_use
 from memkit_core.times import from_ms, to_ms
 
 # Numbers travel as one JSON list, so that a long list is one bound value and one cached statement.
@@ -75,11 +75,13 @@ class SQLiteOutbox:
             ).fetchall()
         return [Pending(number, point, bool(embedded)) for number, point, embedded in rows]
 
-    def mark_synced(self, numbers: Sequence[int]) -> None:
+    def mark_synced(self, numbers: Sequence[int], *, space: VectorSpace | None = None) -> None:
         """See `Outbox.mark_synced`."""
         if not numbers:
             return
         with self._database.write("confirm outbox") as connection:
+            if space is not None and not space.given and space_in_use(connection) != space:
+                return
             connection.execute(
                 f"DELETE FROM outbox WHERE number IN {_LISTED}",
                 (json.dumps(list(numbers)),),

@@ -115,11 +115,15 @@ class SQLiteRecords:
         check_scopes(scope, records)
         newest = {(record.space, record.id): record for record in records}
         prepared = [(record, None, keyword_terms(record.index_text)) for record in newest.values()]
+        given = vector_space if vector_space is not None and vector_space.given else None
         with self._database.write("put") as connection:
             if vectors is not None:
-                space = vector_space or space_in_use(connection)
-                checked_given(records, space, vectors, backend="sqlite")
-            space_id = ensure_vector_space(connection, vector_space)
+                own = space_in_use(connection)
+                if vector_space not in (None, given, own):
+                    vectors = None
+                else:
+                    checked_given(records, given or own, vectors, backend="sqlite")
+            space_id = ensure_vector_space(connection, given)
             written = write_records(connection, prepared, vector_space_id=space_id, merge=merge)
             if vectors is not None:
                 write_given(connection, space_id, records, vectors)

@@ -37,6 +37,7 @@ from memkit_core.stores.sqlite.partitions import SQLitePartitions
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
+from memkit_core.stores.sqlite.spaces import SQLiteSpaces
 from memkit_core.stores.sqlite.tracking import mark_all
 from memkit_core.stores.sqlite.values import SQLiteValues
 from memkit_core.stores.sqlite.vectors import SQLiteVectors
@@ -81,6 +82,7 @@ class SQLiteStore:
         self.vectors = SQLiteVectors(self._database)
         self.outbox = SQLiteOutbox(self._database)
         self.partitions = SQLitePartitions(self._database)
+        self.spaces = SQLiteSpaces(self._database, self)
         self.log = SQLiteLog(self._database)
         self.values = SQLiteValues(self._database)
         self.jobs = SQLiteJobs(self._database)

@@ -24,6 +24,8 @@ from memkit_core.times import to_ms
 
 IN_USE = "(SELECT id FROM vector_spaces WHERE in_use = 1)"
 """The number of the memory's own vector space."""
+GIVEN, USED, COMING, RETIRED = range(4)
+"""What `vector_spaces.in_use` says of a space; see `SpaceTable`."""
 _DTYPE = np.dtype("<f4")
 
 
@@ -81,10 +83,15 @@ class SQLiteVectors:
         with self._database.connection() as connection:
             return space_in_use(connection)
 
-    def save(self, entries: Sequence[OutboxEntry], vectors: Matrix) -> list[bool]:
+    def save(
+        self, entries: Sequence[OutboxEntry], vectors: Matrix, *, space: VectorSpace | None = None
+    ) -> list[bool]:
         """See `VectorTable.save`."""
-        check_vectors(vectors, self.space(), backend="sqlite")
         with self._database.write("save vectors") as connection:
+            held = self._given or space_in_use(connection)
+            if space is not None and held is not None:
+                _check_same(held, space)
+            check_vectors(vectors, held, backend="sqlite")
             newest = dict(
                 connection.execute(
                     "SELECT number, seq FROM outbox WHERE seq IS NOT NULL "
@@ -111,6 +118,7 @@ class SQLiteVectors:
         where: Filter | None,
         now: datetime,
         points: Sequence[UUID] | None = None,
+        space: VectorSpace | None = None,
     ) -> tuple[list[UUID], Matrix]:
         """See `VectorTable.scan`."""
         parameters = Parameters()
@@ -118,7 +126,8 @@ class SQLiteVectors:
         rows: list[tuple[bytes, bytes]] = []
         with self._database.snapshot() as connection:
             place = find_place(connection, target)
-            if place is not None:
+            same = space is None or (self._given or space_in_use(connection)) == space
+            if place is not None and same:
                 source = "records r" if points is None else CHOSEN_RECORDS
                 rows = connection.execute(
                     f"SELECT r.point_id, v.vector FROM {source} JOIN vectors v ON v.seq = r.seq "

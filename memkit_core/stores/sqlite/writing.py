@@ -330,7 +330,8 @@ def delete_records(
             turns += record.space == "messages"
             remove_postings(connection, partition_id, seq, record.index_text)
             connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount
+            # While the model is changed there are two.
+            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount > 0
             if record.space == MEMORIES:
                 history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
             connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
