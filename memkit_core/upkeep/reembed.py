@@ -30,6 +30,7 @@ from memkit_core.errors import (
     shown,
 )
 from memkit_core.indexing.embedding import vectors_of
+from memkit_core.inputs import checked_id
 from memkit_core.ports import RecordStore, Unembedded, VectorSpace
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Reembedder:
         """See `Upkeep.reembed`."""
         if progress is not None and not callable(progress):
             raise InvalidInputError(f"reembed: progress must be a function, got {shown(progress)}")
+        if embedding_model is not None:
+            checked_id(embedding_model, "embedding_model")
         model = checked_embedder(resolve_embedder(given, model=embedding_model), self._config, dimension=None)
         if model.absent:
             raise ConfigError("reembed: embedder='none' embeds nothing; name the new model")
