@@ -91,7 +91,7 @@ def memory(request, tmp_path, clock):
     """A memory whose vectors are found in each of the ways there are."""
     path = ":memory:" if request.param == "ram" else tmp_path / "memory.db"
     # Where the disk is as good as full nothing is indexed, and vectors are scanned.
-    config = Config(disk_reserve=2**60) if request.param == "no index" else Config()
+    config = Config(disk_reserve=2**53) if request.param == "no index" else Config()
     with Memory.open(path, clock=clock, config=config) as opened:
         opened.flushes = request.param in ("indexed", "ram")
         if request.param == "not indexed yet":
