@@ -76,8 +76,6 @@ class Workshop:
 class Run:
     """One run over one session; with `cancel` it keeps nothing of a batch during which a message came."""
 
-    """One run over one session."""
-
     def __init__(
         self,
         shop: Workshop,
@@ -128,10 +126,11 @@ class Run:
                 found = self._found(batch)
                 if found is None:
                     break
-                self._write(found, self._into)
-            if found is None:
+                self._judged(self._written(found, self._into), self._into)
+            if found is not None:
+                shop.cursors.take_back(one)
+            elif self._report.postponed:
                 break
-            shop.cursors.take_back(one)
         return self._told()
 
     def _told(self) -> FormationReport:
@@ -211,35 +210,42 @@ class Run:
         """Write what was found up to a place, if that is not done, and note that it is."""
         if not place.pending:
             return place
-        self._write(list(place.pending), place.into or self._into)
+        into = place.into or self._into
+        written = self._written(place.pending, into)
         done = Place(position=place.position, version=place.version)
         try:
-            return self._shop.cursors.put(self._session, done, now=self._shop.clock())
+            place = self._shop.cursors.put(self._session, done, now=self._shop.clock())
         except ConflictError:
             # Another run wrote the same at the same time.
-            return self._shop.cursors.get(self._session)
+            place = self._shop.cursors.get(self._session)
+        # Last, because a judge may take minutes; what it did not come to a consolidation finds.
+        self._judged(written, into)
+        return place
 
-    def _write(self, drafts: Sequence[Draft], into: Scope) -> None:
+    def _written(self, drafts: Sequence[Draft], into: Scope) -> list[MemoryRecord]:
+        """Write what was found; returns what it became."""
         shop, now = self._shop, self._shop.clock()
         records = [
             record_of(draft, self._session, into=into, now=now, config=shop.config) for draft in drafts
         ]
         written = write(shop.store, records, now=now)
-        if not written:
-            return
-        shop.written(written)
+        if written:
+            shop.written(written)
+            self._report = dataclasses.replace(self._report, records=(*self._report.records, *written))
+        return written
+
+    def _judged(self, written: Sequence[MemoryRecord], into: Scope) -> None:
+        """Have what is new compared with what is there."""
+        shop = self._shop
         new = {record.id for record in written if record.version == 1 and record.key is None}
         consolidation = Consolidation(
             shop.store, shop.clock, self._judge, dry_run=False, changed=shop.changed
         )
-        decided = consolidation.run(into, only=new) if new else None
-        report = self._report
-        self._report = dataclasses.replace(
-            report,
-            records=(*report.records, *written),
-            decisions=report.decisions if decided is None else (*report.decisions, *decided.decisions),
-        )
-        self._errors += () if decided is None else decided.errors
+        if new:
+            decided = consolidation.run(into, only=new)
+            decisions = (*self._report.decisions, *decided.decisions)
+            self._report = dataclasses.replace(self._report, decisions=decisions)
+            self._errors += decided.errors
 
 
 def _listed(found: object) -> list[Extracted]:

@@ -357,7 +357,7 @@ def test_what_was_found_survives_a_kill_before_it_was_written(memory, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("memkit_core.formation.running.Run._write", killed)
+        patch.setattr("memkit_core.formation.running.Run._written", killed)
         with pytest.raises(KeyboardInterrupt):
             memory.formation.run(scope=TALK, extractor=ChatExtractor(Scripted(facts("found"))))
     assert active(memory) == []
@@ -419,6 +419,21 @@ def test_due_sessions_of_all_users_are_found_after_a_restart(memory, tmp_path, c
         assert again.formation.due() == scopes
         assert [report.session for report in again.formation.run_due()] == scopes
         assert active(again, Scope.user("bob")) == ["I like tea"]
+
+
+def test_a_kill_while_the_judge_thinks_counts_nothing_twice(memory):
+    """What was written is noted before a judge is asked: the next run neither writes nor counts it again."""
+    memory.add("Likes green tea", scope=ALICE)
+    say(memory, "hello")
+
+    def killed(new, olds):
+        raise KeyboardInterrupt
+
+    found = [Extracted(content="Likes green tea"), Extracted(content="Likes the green tea")]
+    with pytest.raises(KeyboardInterrupt):
+        memory.formation.run(scope=TALK, extractor=lambda messages: found, judge=killed)
+    assert memory.formation.run(scope=TALK, extractor=lambda messages: found).records == ()
+    assert sorted(record.mentions for record in memory.list_records(scope=ALICE)) == [1, 2]
 
 
 # --------------------------------------------------------------------------- budgets
