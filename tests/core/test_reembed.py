@@ -169,7 +169,11 @@ def test_recall_never_stops_nor_mixes(tmp_path):
             result = dense(memory, text("alice", i))
             hit = result[0] if result else None
             asked.append(i)
-            if "dense" in result.missing or hit.record.content != text("alice", i) or hit.signals.similarity < 0.999:
+            if (
+                "dense" in result.missing
+                or hit.record.content != text("alice", i)
+                or hit.signals.similarity < 0.999
+            ):
                 wrong.append((i, result.missing, hit))
 
     with Memory.open(tmp_path / "m.db", embedder=Letters(), config=Config(embed_batch=5)) as memory:
