@@ -231,10 +231,11 @@ def test_what_cannot_redact_is_refused(redact):
 WITHOUT_TEXT = {
     RecordTable: {
         "get", "sweep", "history", "touch", "delete", "delete_space", "delete_scope", "delete_everything",
-        "candidates", "fetch", "list",
+        "candidates", "fetch", "list", "counts", "standing", "archive_standing", "delete_standing",
     },
     MessageLog: {
         "idle", "read", "system_messages", "delete", "clear", "session", "sessions", "summary", "clear_summary",
+        "counts",
     },
     ValueTable: {"get", "history", "delete", "list"},
 }  # fmt: skip
