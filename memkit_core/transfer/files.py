@@ -32,7 +32,10 @@ class NumberedLine(NamedTuple):
 def path_of(place: object, verb: str) -> Path | None:
     """The path that was given, through every symbolic link; None for a stream."""
     if isinstance(place, str | Path):
-        return Path(place).resolve()
+        try:
+            return Path(place).resolve()
+        except ValueError as error:  # NUL, or half of a character
+            raise InvalidInputError(f"{verb}: {shown(str(place))} is no path: {error}") from error
     if callable(getattr(place, "read", None)) or callable(getattr(place, "write", None)):
         return None
     raise InvalidInputError(f"{verb}: give a path or an open stream, got {shown(place)}")
