@@ -57,7 +57,7 @@ from memkit_core.models import (
     Summary,
     ToolCall,
 )
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 

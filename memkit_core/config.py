@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memkit_core.errors import ConfigError, shown
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
 from memkit_core.settings import Forgetting, Schedule
 

@@ -49,7 +49,7 @@ from memkit_core.models import (
     Status,
 )
 from memkit_core.omitted import OMITTED, Omitted
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, require_scope
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.text.clean import storable

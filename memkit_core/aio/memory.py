@@ -37,7 +37,7 @@ from memkit_core.models import (
 )
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import TokenCounter
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, TimeLike, utc_now
 from memkit_core.transfer import ExportReport, ImportReport, OnError

@@ -40,7 +40,7 @@ from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, 
 from memkit_core.recall.copies import PartitionCopies
 from memkit_core.recall.pipeline import Recall, similarity
 from memkit_core.recall.query import RecallQuery
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope
 from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable

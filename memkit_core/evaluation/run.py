@@ -18,7 +18,7 @@ from memkit_core.evaluation.dataset import Dataset, Question, Turn
 from memkit_core.inputs import checked_count
 from memkit_core.memory import Memory
 from memkit_core.models import Message, RecallResult, Role
-from memkit_core.recall.ranking import Ranking
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, utc_now
 

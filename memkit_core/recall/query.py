@@ -12,7 +12,8 @@ from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
 from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.recall.as_of import held_at
 from memkit_core.recall.finishing import Finish
-from memkit_core.recall.ranking import Floats, Ranking
+from memkit_core.recall.ranking import Floats
+from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, ScopeKind
 
 _TALKING = (ScopeKind.SESSION, ScopeKind.USER)

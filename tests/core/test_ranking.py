@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memkit_core.recall import ranking as rk
-from memkit_core.recall.ranking import Pool, Ranking, score_pool
+from memkit_core.recall.ranking import Pool, score_pool
+from memkit_core.recall.weights import Ranking
 
 if TYPE_CHECKING:
     from random import Random
