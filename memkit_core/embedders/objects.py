@@ -84,6 +84,8 @@ def wrap_object(found: object, *, model: str | None) -> Embedder:
         raise ConfigError(
             f"an embedder is an object; got the class {found.__name__}, give {found.__name__}(...)"
         )
+    if model is not None and not isinstance(model, str):
+        raise ConfigError(f"embedding_model must be the name of a model, got {shown(model)}")
     name = model or _name(found)
     revision = getattr(found, "revision", "")
     if not isinstance(revision, str):

@@ -133,6 +133,20 @@ class TestObjects:
         with pytest.raises(ConfigError, match=r"give Constant\(\.\.\.\)"):
             resolve_embedder(Constant)
 
+    @pytest.mark.parametrize("name", [True, 5, b"x", ["m"]])
+    def test_a_name_is_a_text(self, name):
+        """What is no text is no name of a model."""
+
+        class Unnamed:
+            def embed_documents(self, texts):
+                return [[1.0] for _ in texts]
+
+            def embed_query(self, text):
+                return [1.0]
+
+        with pytest.raises(ConfigError, match="name of a model"):
+            resolve_embedder(Unnamed(), model=name)
+
     def test_a_name_that_is_an_enum_member_counts_as_its_value(self):
         """A library that keeps its models in a string Enum gives the value to the fingerprint."""
 
