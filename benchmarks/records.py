@@ -15,6 +15,7 @@ from benchmarks.texts import Texts
 from memkit_core import Memory, Scope
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.ports import Matrix, Vector
+from memkit_core.times import utc_now
 
 _TICK = 0.001
 _REPEATS = 3
@@ -66,12 +67,13 @@ def _recall(plan: Plan, memory: Memory, engine: RawEngine) -> list[Line]:
     vectors = read_vectors(plan.vectors, first=0, count=len(questions), dimension=DIMENSION)
     for question in questions:  # Afterwards every query embedding is in the cache.
         memory.recall(question, scope=plan.scope)
-    many = len(questions)
-    dense, keyword, ours = interleaved(
+    many, then = len(questions), utc_now()
+    dense, keyword, ours, as_of = interleaved(
         [
             lambda i: engine.dense(plan.asked, vectors[i % many]),
             lambda i: engine.keyword(plan.asked, questions[i % many]),
             lambda i: memory.recall(questions[i % many], scope=plan.scope),
+            lambda i: memory.recall(questions[i % many], scope=plan.scope, as_of=then),
         ],
         plan.rounds,
     )
@@ -81,6 +83,7 @@ def _recall(plan: Plan, memory: Memory, engine: RawEngine) -> list[Line]:
         Line(name="  the raw engine, sparse BM25", measured=str(keyword)),
         ratio("  recall p50 to raw dense + raw BM25", ours.p50, dense.p50 + keyword.p50, 2),
         ratio("  recall p99 to its own p50", ours.p99, ours.p50, 4),
+        ratio("  recall as of a moment to plain recall, p50", as_of.p50, ours.p50, 1.5),
     ]
 
 
