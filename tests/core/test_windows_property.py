@@ -186,6 +186,11 @@ def test_a_window_with_what_is_relevant_is_valid(memory, log, recent, merge, nei
     assert {m.id for m in window} | set(found.recalled) == {m.id for m in found.messages}
 
 
+def calls_up_to(log, position):
+    """The ids of the calls that stand in the log up to a position."""
+    return {call.id for message in log if message.position <= position for call in message.tool_calls}
+
+
 @settings(QUIETLY, max_examples=100)
 @given(log=LOGS, more=LOGS, threshold=st.integers(1, 900), keep=st.integers(1, 6), budget=st.integers(1, 900))
 def test_a_summarised_conversation_is_valid(memory, log, more, threshold, keep, budget):
@@ -204,8 +209,10 @@ def test_a_summarised_conversation_is_valid(memory, log, more, threshold, keep, 
         view = repaired(log_now)
         newest = [message for message in log_now if message.role is not Role.SYSTEM][-keep:]
         if context.summary is not None:
-            # A result without a call is in no view.
-            assert all(message in whole.messages for message in newest if message in view)
+            # A result without a call is in no view, nor one that came when the summary had its call.
+            taken = calls_up_to(log_now, context.summary.position)
+            shown = [m for m in newest if m in view and m.tool_call_id not in taken]
+            assert all(message in whole.messages for message in shown)
 
 
 @settings(QUIETLY, max_examples=80)
@@ -372,3 +379,21 @@ def test_a_budget_below_the_system_prompt_keeps_it_and_the_newest_question(memor
     assert system.text == prompt.text
     assert question.role is Role.USER
     assert len(question.text) < 60
+
+
+def test_a_result_that_comes_when_its_call_was_summarised(memory):
+    """The call is the summary's by then: the result stays in the log and out of the view, which is valid."""
+    call = ToolCall(id="late", name="look_up", arguments="{}")
+    memory.sessions.append(
+        [
+            Message(role=Role.ASSISTANT, text="", tool_calls=(call,)),
+            Message(role=Role.USER, text="never mind"),
+        ],
+        scope=TALK,
+    )
+    memory.summaries.update(scope=TALK, summarizer=lambda *_: "said", threshold=1, keep=1)
+    memory.sessions.append([Message(role=Role.TOOL, text="found", tool_call_id="late")], scope=TALK)
+    shown = memory.summaries.context(scope=TALK).messages
+    check_valid(shown)
+    assert [m.text for m in shown if not is_summary(m)] == ["never mind"]
+    assert memory.sessions.read(scope=TALK)[-1].text == "found"
