@@ -665,7 +665,7 @@ class Memory:
                 cannot be used.
             FilterError: an unknown operator or unusable key; never an empty answer instead.
         """
-        from memkit_core.conversation.tokens import resolve_token_counter
+        from memkit_core.conversation.tokens import approximate_tokens, resolve_token_counter
         from memkit_core.recall.as_of import statuses_then
         from memkit_core.recall.finishing import Finish
         from memkit_core.recall.query import RecallQuery
@@ -680,6 +680,7 @@ class Memory:
         then = None if as_of is None else to_utc(as_of, name="as_of")
         moment = then or self._clock() if now is None else to_utc(now, name="now")
         statuses = checked_statuses(status)
+        counted = any(given is not None for given in (count, token_budget, type_budgets))
         finish = Finish(
             top_k=checked_count(top_k, "recall: top_k", most=self.config.max_top_k),
             reranker=None if reranker is None else resolve_reranker(reranker),
@@ -690,7 +691,8 @@ class Memory:
                 checked_enum(RecordType, kind, "type_budgets"): checked_budget(most, "type_budgets")
                 for kind, most in checked_mapping(type_budgets, "type_budgets").items()
             },
-            count=resolve_token_counter(count),
+            # Looking for tiktoken's data takes longer than most of a recall's steps.
+            count=resolve_token_counter(count) if counted else approximate_tokens,
         )
         return self._answered(
             RecallQuery(

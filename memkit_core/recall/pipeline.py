@@ -12,7 +12,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -42,7 +41,6 @@ from memkit_core.recall.ranking import (
     score_pool,
 )
 from memkit_core.recall.stored import StoredLegs
-from memkit_core.scope import ScopeKind
 from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
     from memkit_core.recall.copies import PartitionCopies
 
 _DAY_MS = 86_400_000
-_row = attrgetter("row")
-_TALKING = (ScopeKind.SESSION, ScopeKind.USER)
 
 
 @dataclass(slots=True, kw_only=True)
