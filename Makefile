@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 	$(BIN)/memkit demo
 
 test: $(VENV)/.installed-dev check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks

@@ -334,15 +334,18 @@ class Memory:
         texts = [record.index_text for record in records]
         space, vectors = (None if later else self._indexers.own.at_once(texts)) or (None, None)
         stored = self._store.records.put(scope, records, vector_space=space, vectors=vectors, merge=merge)
-        self._index(stored, embedded=vectors is not None, background=background, verb=verb)
+        if vectors is None or background:
+            self._index(stored, background=background, verb=verb)
+        else:
+            # Their vectors are stored with them: recall compares those until the worker has written them
+            # to the index, many together, which is a fraction of the price of one by one.
+            self._worker.soon()
         return stored
 
-    def _index(
-        self, stored: Sequence[MemoryRecord], *, verb: str, embedded: bool = False, background: bool = False
-    ) -> None:
+    def _index(self, stored: Sequence[MemoryRecord], *, verb: str, background: bool = False) -> None:
         if not background:
             try:
-                self._indexers.own.sync([record.point_id for record in stored], embedded=embedded)
+                self._indexers.own.sync([record.point_id for record in stored])
             except BackendError as error:
                 # The records are safe; the outbox knows what is left, and the worker goes on with it.
                 _log.warning("%s: stored, but not indexed yet: %s", verb, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from memkit_core.errors import ClosedError, MemkitError
@@ -13,9 +14,12 @@ from memkit_core.recall.access import AccessCounts
 
 _log = logging.getLogger("memkit.index")
 
+_GATHERED_SECONDS = 0.2
+"""How long `Worker.soon` lets changes gather: a batch is written to the index at a fraction of the price."""
+
 
 class Worker:
-    """A thread that syncs the `Indexers` every `interval` seconds, and at once when woken.
+    """A thread that syncs the `Indexers` every `interval` seconds, at once when woken, or soon.
 
     It writes down what recall returned first. Started by the first write or recall; daemonic, so that
     it never keeps a process alive. In a forked child the first of these starts a new one.
@@ -29,10 +33,17 @@ class Worker:
         self._mutex = ThreadLock()
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
+        self._hurried = threading.Event()
         self._stopped = False
 
     def wake(self) -> None:
-        """Have the outbox worked off now."""
+        """Have the outbox worked off, and the index confirmed, now."""
+        self.start()
+        self._hurried.set()
+        self._woken.set()
+
+    def soon(self) -> None:
+        """Have the outbox worked off within a moment, with what else comes until then."""
         self.start()
         self._woken.set()
 
@@ -42,9 +53,10 @@ class Worker:
             if self._stopped:
                 return
             if self._thread is None or not self._thread.is_alive():
-                self._woken = threading.Event()
+                # New ones: in a forked child a thread that is not there may hold the old ones' locks.
+                self._woken, self._hurried = threading.Event(), threading.Event()
                 self._thread = threading.Thread(
-                    target=self._run, args=(self._woken,), name="memkit-outbox", daemon=True
+                    target=self._run, args=(self._woken, self._hurried), name="memkit-outbox", daemon=True
                 )
                 self._thread.start()
 
@@ -53,24 +65,37 @@ class Worker:
         with self._mutex:
             self._stopped = True
             thread = self._thread
+            self._hurried.set()
             self._woken.set()
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(timeout)
             return not thread.is_alive()
         return True
 
-    def _run(self, woken: threading.Event) -> None:
+    def _run(self, woken: threading.Event, hurried: threading.Event) -> None:
+        next_round = time.monotonic() + self._interval
         while not self._stopped:
-            woken.wait(self._interval)
+            if woken.wait(self._interval):
+                hurried.wait(_GATHERED_SECONDS)
             woken.clear()
+            whole = hurried.is_set() or time.monotonic() >= next_round
+            if whole:
+                hurried.clear()
+                next_round = time.monotonic() + self._interval
             try:
-                write_down(self._accesses)
-                self._indexers.sync()
-                self._indexers.flush()
+                self._work(whole=whole)
             except ClosedError:
                 return
             except MemkitError as error:
                 _log.warning("the outbox waits: %s", error)
+
+    def _work(self, *, whole: bool) -> None:
+        """Work off the outbox; in a whole round also what takes as long for few changes as for many."""
+        if whole:
+            write_down(self._accesses)
+        self._indexers.sync()
+        if whole:
+            self._indexers.flush()
 
 
 def write_down(accesses: AccessCounts) -> None:

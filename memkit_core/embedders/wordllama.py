@@ -32,7 +32,7 @@ _SLICE_CHARS = 32_768
 
 
 class WordLlamaEmbedder:
-    """256 dimensions, about 0.06 ms a text, English first. Thread-safe; loads on first use (16 MB)."""
+    """256 dimensions, about 0.06 ms a text, English first. Thread-safe; loads on first use (33 MB)."""
 
     model = MODEL
     revision = "mean-1"
@@ -47,7 +47,7 @@ class WordLlamaEmbedder:
         if model != NAME:
             raise ConfigError(f"wordllama has no model {shown(model)}; it has {NAME}")
         self._mutex = ThreadLock()
-        self._loaded: tuple[NDArray[np.float16], Tokenizer] | None = None
+        self._loaded: tuple[NDArray[np.float32], Tokenizer] | None = None
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`: shape `(n, 256) float32`, not scaled to length 1."""
@@ -66,11 +66,11 @@ class WordLlamaEmbedder:
         for start in range(0, len(text), _SLICE_CHARS):
             ids = tokenizer.encode(text[start : start + _SLICE_CHARS], add_special_tokens=False).ids
             if ids:
-                total += weights[np.minimum(ids, len(weights) - 1)].astype(np.float32).sum(axis=0)
+                total += weights[np.minimum(ids, len(weights) - 1)].sum(axis=0)
                 tokens += len(ids)
         return total / np.float32(max(tokens, 1))
 
-    def _load(self) -> tuple[NDArray[np.float16], Tokenizer]:
+    def _load(self) -> tuple[NDArray[np.float32], Tokenizer]:
         if self._loaded is None:
             with self._mutex:
                 if self._loaded is None:
@@ -85,7 +85,7 @@ def _folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _read(folder: Path) -> tuple[NDArray[np.float16], Tokenizer]:
+def _read(folder: Path) -> tuple[NDArray[np.float32], Tokenizer]:
     try:
         from safetensors import safe_open
         from tokenizers import Tokenizer
@@ -99,7 +99,8 @@ def _read(folder: Path) -> tuple[NDArray[np.float16], Tokenizer]:
                 model=MODEL,
             )
     with safe_open(str(folder / _WEIGHTS), framework="np") as tensors:
-        weights: NDArray[np.float16] = tensors.get_tensor("embedding.weight")
+        # Twice the memory of the file's float16, and half the time of converting them for each text.
+        weights: NDArray[np.float32] = tensors.get_tensor("embedding.weight").astype(np.float32)
     tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()

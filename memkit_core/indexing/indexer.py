@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memkit.index")
 
-_FLUSH_EVERY = 2048
+_FLUSH_EVERY = 4096
 """Changes applied before the index is flushed and the outbox confirmed: a flush holds the GIL while the
 disk works, nearly as long for few changes as for many, but each recall reads what is unconfirmed."""
 _FILTERED_BY_INDEX = INDEXED_FIELDS - {"expires_at"}
@@ -156,14 +156,12 @@ class Indexer:
         self,
         points: Sequence[UUID] | None = None,
         *,
-        embedded: bool = False,
         deadline: float | None = None,
     ) -> None:
         """Work off the due outbox entries, of `points` only if given, until none is left.
 
         A model or index that fails is noted in the outbox and tried again later; nothing is raised
-        for it. With `embedded` the points got their vectors with their records, see `at_once`.
-        `deadline` is a `time.monotonic` value after which no further batch is begun.
+        for it. `deadline` is a `time.monotonic` value after which no further batch is begun.
 
         Raises:
             BackendError: the store failed; the outbox keeps what was not done.
@@ -172,29 +170,36 @@ class Indexer:
             self._sync_all(deadline)
             return
         for chunk in chunked(points, self._batch):
-            if embedded:
-                self._apply(chunk)
-            else:
-                self._sync_points(chunk)
+            self._sync_points(chunk)
 
     def _sync_all(self, deadline: float | None) -> None:
         self._retry_if_clock_was_set_back()
         after = 0
         while deadline is None or time.monotonic() < deadline:
-            # Without the index only what waits for its vector is ours to do.
-            with self._applying:
-                waiting = self._present_index() is None
+            entries = self._apply_next(after)
+            if not entries:
+                return
+            after = entries[-1].number
+            waiting = [entry.point_id for entry in entries if _waits(entry)]
+            if waiting:
+                self._embed(waiting)
+
+    def _apply_next(self, after: int) -> list[OutboxEntry]:
+        """Write the next due changes that need no vector, or have it, to the index; returns all of them."""
+        with self._applying:
+            index = self._present_index()
+            # Read under the lock: the newest change, with the vector that belongs to it.
             entries = self._source.outbox.due(
                 now=self._clock(),
                 limit=self._batch,
                 after=after,
                 exclude=tuple(self._applied),
-                unembedded=waiting,
+                # Without the index only what waits for its vector is ours to do.
+                unembedded=index is None,
             )
-            if not entries:
-                return
-            after = entries[-1].number
-            self._sync_points([entry.point_id for entry in entries])
+            if index is not None:
+                self._write_read(index, [entry for entry in entries if not _waits(entry)])
+        return entries
 
     def _retry_if_clock_was_set_back(self) -> None:
         """What waits for a moment would else wait for as long as the clock was set back."""
@@ -286,15 +291,18 @@ class Indexer:
             index = self._present_index()
             if index is None:
                 return
-            # Read under the lock: the newest change, with the vector that belongs to it.
+            # Read under the lock, as above.
             entries = [
                 entry
                 for entry in self._due(points)
-                if entry.number not in self._applied and (entry.record is None or entry.vector is not None)
+                if entry.number not in self._applied and not _waits(entry)
             ]
-            # Looked at afterwards: the vectors that were read are those of the index.
-            if self._source.vectors.space() == self._applied_space:
-                self._write(index, entries)
+            self._write_read(index, entries)
+
+    def _write_read(self, index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
+        # Looked at afterwards: the vectors that were read are those of the index.
+        if self._source.vectors.space() == self._applied_space:
+            self._write(index, entries)
 
     def _write(self, index: VectorIndex, entries: Sequence[OutboxEntry]) -> None:
         if not entries:
@@ -524,6 +532,11 @@ class Indexer:
     ) -> list[IndexHit]:
         found, vectors = self._source.vectors.scan(target, where=where, now=now, points=points, space=space)
         return _cosines(found, vectors, query) if found else []
+
+
+def _waits(entry: OutboxEntry) -> bool:
+    """Whether it waits for its vector."""
+    return entry.record is not None and entry.vector is None
 
 
 def _same(held: Vector | None, stored: Vector) -> bool:

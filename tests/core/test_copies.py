@@ -221,6 +221,22 @@ class TestKeeping:
             copies = memory._recall._copies
             assert [key[0] for key in copies._copies] == [Scope.user(user).digest for user in ("c", "d")]
 
+    def test_many_words_of_long_texts(self, memory):
+        """More postings than are kept make room, also in the midst of a question that needs some of them."""
+        rng = random.Random(3)
+        words = [f"word{n}" for n in range(120)]
+        memory.add_many([" ".join(rng.sample(words, 100)) for _ in range(9)], scope=ALICE)
+        for word in words:
+            # Each time one word that is kept and one that is new.
+            asked = f"word0 {word} tea"
+            fast = memory.recall(asked, scope=ALICE, top_k=50)
+            copies = kept_nothing(memory)
+            slow = memory.recall(asked, scope=ALICE, top_k=50)
+            memory._recall._copies = copies
+            assert numbers(fast) == {
+                one: pytest.approx(values, abs=2e-5) for one, values in numbers(slow).items()
+            }
+
     def test_none_at_all(self, tmp_path, clock):
         """With 0 bytes nothing is kept."""
         with Memory.open(tmp_path / "m.db", clock=clock, config=Config(recall_copy_bytes=0)) as memory:

@@ -132,7 +132,8 @@ class LifeMachine(RuleBasedStateMachine):
         self.store = self.opened()
         self.life = Life(self.store, Config(), lambda: self.now)
         self.model = Model()
-        self.made = 0
+        self.told = {}
+        """The versions whose history was looked at."""
 
     def teardown(self):
         if hasattr(self, "store"):
@@ -324,13 +325,19 @@ class LifeMachine(RuleBasedStateMachine):
         assert {one.id: self.seen(one) for one in stored} == self.model.records
         slots = [self.seen(one).slot for one in stored if self.seen(one).slot]
         assert len(slots) == len(set(slots))
+        shown = {
+            one.id
+            for scope in (USER, ORG)
+            for one in self.store.records.list(scope, ListQuery(limit=9999), now=self.now).records
+        }
         for one in stored:
             assert (one.status is Status.SUPERSEDED) is (one.superseded_by is not None)
             assert (one.status is Status.SUPERSEDED) is (one.valid_until is not None)
-            history = self.store.records.history(one.scope, one.id, now=self.now)
-            assert [change.version for change in history] == list(range(1, one.version + 1))
-            listed = self.store.records.list(one.scope, ListQuery(limit=9999), now=self.now)
-            assert (one in listed.records) is (one.status is Status.ACTIVE)
+            assert (one.id in shown) is (one.status is Status.ACTIVE)
+            if self.told.get(one.id) != one.version:
+                history = self.store.records.history(one.scope, one.id, now=self.now)
+                assert [change.version for change in history] == list(range(1, one.version + 1))
+                self.told[one.id] = one.version
 
 
 class OnSQLite(LifeMachine):
@@ -347,4 +354,4 @@ TestOnSQLite, TestOnMemory = OnSQLite.TestCase, OnMemory.TestCase
 # Deletes empty the bundle of ids, and many rules wait for the next one.
 _QUIETLY = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 TestOnSQLite.settings = settings(_QUIETLY, max_examples=30, stateful_step_count=30)
-TestOnMemory.settings = settings(_QUIETLY, max_examples=150, stateful_step_count=30)
+TestOnMemory.settings = settings(_QUIETLY, max_examples=60, stateful_step_count=30)

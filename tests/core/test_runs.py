@@ -61,9 +61,7 @@ def test_scopes_take_their_runs_along(memory):
     assert memory.delete(everything=True).runs == 1
 
 
-@pytest.mark.parametrize(
-    "state", [{1, 2}, b"x", float("inf"), {"a": object()}, {1: 2}, 2**70, "\0"], ids=repr
-)
+@pytest.mark.parametrize("state", [{1, 2}, b"x", float("inf"), {"a": ...}, {1: 2}, 2**70, "\0"], ids=repr)
 def test_what_is_not_json_is_refused(memory, state):
     """A state that would not come back as it is is refused, and the old one stays."""
     memory.runs.save("r", "old", scope=TALK)

@@ -119,6 +119,7 @@ def test_who_holds_the_index_is_said_rightly(tmp_path):
     """A memory of other settings is refused the index with a message that does not blame another process alone."""
     with Memory.open(tmp_path / "m.db") as one:
         one.add("The tent is green.", scope=ALICE)
+        one.flush()
         with (
             Memory.open(tmp_path / "m.db", config=Config(busy_timeout=1.0)) as apart,
             pytest.raises(BackendUnavailableError, match="a memory of this one with other settings"),

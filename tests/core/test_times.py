@@ -57,7 +57,7 @@ def test_a_date_is_its_midnight():
             float("nan"),
             float("inf"),
         ),
-        *(1e300, -1e300, 10**30, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), object()),
+        *(1e300, -1e300, 10**30, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), ...),
     ],
     ids=repr,
 )

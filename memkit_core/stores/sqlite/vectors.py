@@ -36,7 +36,7 @@ def read_vector(blob: bytes) -> Vector:
 
 def write_vector(vector: Vector) -> bytes:
     """The blob of a vector; empty for an all-zero one, which stands for nothing to embed."""
-    return vector.astype(_DTYPE).tobytes() if vector.any() else b""
+    return vector.astype(_DTYPE, copy=False).tobytes() if vector.any() else b""
 
 
 def space_in_use(connection: sqlite3.Connection) -> VectorSpace | None:
