@@ -83,6 +83,15 @@ class CheckedEmbedder:
         """Whether embedding some hundred texts takes milliseconds and no network."""
         return getattr(self._embedder, "fast", False) is True
 
+    def knows(self, text: str) -> float:
+        """The share of `text`, 0 to 1, that the model has words for; 1 when it does not say.
+
+        A model says it by a method of this name. A vector of what it does not know finds what looks alike, not what
+        means the same, so the ranking listens to it less.
+        """
+        knows = getattr(self._embedder, "knows", None)
+        return float(knows(text)) if callable(knows) else 1.0
+
     @property
     def dimension(self) -> int | None:
         """Length of the vectors, None before the first one."""

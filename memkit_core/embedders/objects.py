@@ -39,8 +39,9 @@ class LangChainEmbedder:
     def __init__(self, embeddings: DocumentEmbeddings, *, model: str, revision: str) -> None:
         """Use `embeddings`, known by `model`."""
         self.model, self.revision = model, revision
-        # What only memkit's own, and objects made for it, say of themselves; see `CheckedEmbedder.fast`.
+        # What only memkit's own, and objects made for it, say of themselves; see `CheckedEmbedder`.
         self.fast = getattr(embeddings, "fast", False) is True
+        self.knows = getattr(embeddings, "knows", None)
         self._embeddings = embeddings
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:

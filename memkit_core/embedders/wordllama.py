@@ -59,6 +59,25 @@ class WordLlamaEmbedder:
         """See `Embedder.embed_query`: shape `(256,) float32`."""
         return self._embed(text)
 
+    def knows(self, text: str) -> float:
+        """See `CheckedEmbedder.knows`: the share of the letters that stand in pieces of two letters or more.
+
+        Of Chinese and other scripts that its tokenizer hardly has, it sees single characters or bytes.
+        """
+        if text.isascii():
+            return 1.0
+        _, tokenizer = self._load()
+        letters = sum(map(str.isalpha, text))
+        known = 0
+        for start in range(0, len(text), _SLICE_CHARS):
+            encoding = tokenizer.encode(text[start : start + _SLICE_CHARS], add_special_tokens=False)
+            # A byte of a character stands as <0x..>, which is no letter.
+            counts = (
+                sum(map(str.isalpha, piece)) for piece in encoding.tokens if not piece.startswith("<0x")
+            )
+            known += sum(count for count in counts if count > 1)
+        return min(known / letters, 1.0) if letters else 1.0
+
     def _embed(self, text: str) -> Vector:
         weights, tokenizer = self._load()
         total = np.zeros(weights.shape[1], np.float32)

@@ -49,8 +49,11 @@ if TYPE_CHECKING:
     from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
     from memkit_core.indexing import Indexer
     from memkit_core.recall.copies import PartitionCopies
+    from memkit_core.recall.weights import Ranking
 
 _DAY_MS = 86_400_000
+_LEAST_KNOWN = 0.1
+"""What is left of the dense leg when its model knows nothing of a query: it still finds equal texts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +105,7 @@ class Recall:
         if not found:
             return RecallResult(missing=frozenset(missing))
         pool = _pool(query, found)
-        scored = score_pool(pool, query.ranking)
+        scored = score_pool(pool, _trusting(query, model))
         taken, truncated = self._taken(query, found, pool, scored)
         cosines = {} if vector is None else self._cosines(query, vector, space, found, taken)
         hits = [_hit(one, pool, scored, cosines.get(one.row)) for one in taken]
@@ -217,6 +220,16 @@ class Recall:
             for point, cosine in alike.items():
                 cosines[asked[point.bytes].row] = cosine
         return cosines
+
+
+def _trusting(query: RecallQuery, model: CheckedEmbedder) -> Ranking:
+    """The weights of the query: the dense leg counts for as much as its model knows of the text."""
+    if query.vector is not None or query.ranking.dense <= 0:
+        return query.ranking
+    known = max(model.knows(query.text), _LEAST_KNOWN)
+    return (
+        query.ranking if known >= 1 else dataclasses.replace(query.ranking, dense=query.ranking.dense * known)
+    )
 
 
 def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:

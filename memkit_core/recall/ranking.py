@@ -23,6 +23,8 @@ Bools = NDArray[np.bool_]
 
 BM25_K1, BM25_B = 1.2, 0.75
 """The usual constants; other values were better for some sets and worse for the rest."""
+_BEST_TURNS = 3
+"""Turns by which a session is known to the dense leg; 1, 2 and 5 do about as well."""
 
 _ROLE_NAMES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot"})
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
@@ -78,7 +80,8 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     fused = weighted_fusion(keyword, dense, ranking)
     if ranking.fusion == "rrf":
         fused = reciprocal_rank_fusion(pool, ranking)
-    signals = {"keyword": keyword, "dense": dense, "fused": fused, **_surroundings(fused, pool, ranking)}
+    legs = {"keyword": keyword, "dense": dense, "fused": fused}
+    signals = legs | _surroundings(legs, pool, ranking)
     relevance = add_context(signals, pool.session, ranking)
     if pool.other_speaker.any():
         relevance *= 1 - ranking.other_speaker * pool.other_speaker
@@ -98,16 +101,20 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     return Scored(score=blend(signals, ranking), signals=signals)
 
 
-def _surroundings(fused: Floats, pool: Pool, ranking: Ranking) -> dict[str, Floats]:
+def _surroundings(legs: Mapping[str, Floats], pool: Pool, ranking: Ranking) -> dict[str, Floats]:
     """What surrounds each turn: the signals of `add_context`, 0 for a record outside any session."""
     turns = pool.session >= 0
     if not turns.any():
-        return dict.fromkeys(("neighbour", "passage", "session"), np.zeros_like(fused))
+        return dict.fromkeys(("neighbour", "passage", "session"), np.zeros_like(legs["fused"]))
     idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
+    passage = passage_scores(pool, idf, ranking.passage_radius)
+    beside = mean_beside(legs["dense"], pool.session, pool.position)
+    whole = session_scores(pool, idf)
+    best = best_of_session(legs["dense"], pool.session)
     return {
-        "neighbour": best_neighbour(fused, pool.session, pool.position),
-        "passage": turns * passage_scores(pool, idf, ranking.passage_radius),
-        "session": turns * session_scores(pool, idf),
+        "neighbour": best_neighbour(legs["fused"], pool.session, pool.position),
+        "passage": turns * weighted_fusion(passage, beside, ranking),
+        "session": turns * weighted_fusion(whole, best, ranking),
     }
 
 
@@ -222,29 +229,58 @@ def session_scores(pool: Pool, idf: Floats) -> Floats:
 
     A record outside any session is a session of its own.
     """
-    alone = -1 - np.arange(len(pool.session))
-    _, group = np.unique(np.where(pool.session < 0, alone, pool.session), return_inverse=True)
+    group, _ = _groups(pool.session)
     counts, totals = np.zeros_like(pool.counts), np.zeros_like(pool.totals)
     np.add.at(counts, group, pool.counts)
     np.add.at(totals, group, pool.totals)
     return scale_to_best(bm25(counts, totals, idf))[group]
 
 
+def mean_beside(scores: Floats, session: Ints, position: Ints) -> Floats:
+    """Return the mean score of each turn and those directly before and after it.
+
+    With cosines that is, but for the lengths of the vectors, the cosine of the three turns together: the dense
+    counterpart of `passage_scores`.
+    """
+    total, turns = scores.copy(), np.ones_like(scores)
+    for left, right in _pairs_within(session, position, 1):
+        np.add.at(total, left, scores[right])
+        np.add.at(total, right, scores[left])
+        np.add.at(turns, left, 1)
+        np.add.at(turns, right, 1)
+    return total / turns
+
+
+def best_of_session(scores: Floats, session: Ints, *, turns: int = _BEST_TURNS) -> Floats:
+    """Return the mean of the best few scores of each turn's session, of all if it has fewer.
+
+    The dense counterpart of `session_scores`: one turn that is close by chance lifts a session less than several.
+    A record outside any session is a session of its own.
+    """
+    group, groups = _groups(session)
+    order = np.lexsort((-scores, group))
+    first = np.searchsorted(group[order], np.arange(groups))
+    place = np.arange(len(order)) - first[group[order]]
+    chosen = order[place < turns]
+    total, many = np.zeros(groups), np.zeros(groups)
+    np.add.at(total, group[chosen], scores[chosen])
+    np.add.at(many, group[chosen], 1)
+    mean: Floats = (total / np.maximum(many, 1))[group]
+    return mean
+
+
 def add_context(signals: Mapping[str, Floats], session: Ints, ranking: Ranking) -> Floats:
     """Return the weighted mean of a turn's fused score and those of what surrounds it.
 
-    A record outside any session keeps its fused score. Passage and session are keyword evidence:
-    their weight follows the keyword leg's share.
+    A record outside any session keeps its fused score.
     """
-    share = ranking.keyword / (ranking.keyword + ranking.dense)
-    passage, whole = share * ranking.passage, share * ranking.session
     context = (
         signals["fused"]
         + ranking.neighbour * signals["neighbour"]
-        + passage * signals["passage"]
-        + whole * signals["session"]
+        + ranking.passage * signals["passage"]
+        + ranking.session * signals["session"]
     )
-    mean = context / (1 + ranking.neighbour + passage + whole)
+    mean = context / (1 + ranking.neighbour + ranking.passage + ranking.session)
     return np.where(session < 0, signals["fused"], mean)
 
 
@@ -317,6 +353,13 @@ def blend(signals: Mapping[str, Floats], ranking: Ranking) -> Floats:
     boosts = (signals["recency"], signals["newer"], signals["importance"])
     gain = sum((w * boost for w, boost in zip(weights, boosts, strict=True)), start=1.0)
     return relevance * gain / (1 + sum(weights))
+
+
+def _groups(session: Ints) -> tuple[NDArray[np.intp], int]:
+    """Return the number of each row's session, from 0, and how many there are."""
+    alone = -1 - np.arange(len(session))
+    numbers, group = np.unique(np.where(session < 0, alone, session), return_inverse=True)
+    return group, len(numbers)
 
 
 def _pairs_within(session: Ints, position: Ints, distance: int) -> list[tuple[Ints, Ints]]:

@@ -23,14 +23,16 @@ class Ranking:
     signal off.
 
     Attributes:
-        keyword: Weight of the keyword leg, and through it of `passage` and `session`.
-        dense: Weight of the dense leg.
+        keyword: Weight of the keyword leg, in a record, its `passage` and its `session`.
+        dense: Weight of the dense leg, likewise; times the share of the query that the embedder knows,
+            see `CheckedEmbedder.knows`.
         fusion: "weighted" adds scaled scores; "rrf" adds reciprocal ranks, worse on most sets.
         rrf_k: Constant of "rrf".
         neighbour: Weight of the better of the two turns beside a turn.
-        passage: Weight of BM25 over a turn and `passage_radius` turns before and after it.
+        passage: Weight of a turn and those around it together: BM25 over `passage_radius` turns
+            before and after it, and the mean dense score of it and the turns beside it.
         passage_radius: In turns of one session.
-        session: Weight of BM25 over a whole session.
+        session: Weight of the session: BM25 over all of it, and the mean of its three best dense scores.
         other_speaker: Share taken from turns not by the one speaker whom the query names.
         question: Share taken from turns that end in a question (see `ends_in_question`).
         date: Boost for records from a date the query names. `recency` and `newer` then count

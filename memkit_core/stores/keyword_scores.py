@@ -9,7 +9,7 @@ import numpy as np
 from memkit_core.recall.ranking import BM25_B, BM25_K1, Floats, Ints, bm25_idf
 from memkit_core.text.tokenizer import keyword_terms
 
-MAX_QUERY_TERMS = 256
+MAX_QUERY_TERMS = 1024
 """Distinct terms of one query that are looked up; what a longer query says after them is left out."""
 
 

@@ -27,6 +27,23 @@ class TestWordLlama(EmbedderContract):
     def embedder(self):
         return resolve_embedder("wordllama")
 
+    @pytest.mark.parametrize(
+        ("text", "least", "most"),
+        [
+            ("What does Bob like?", 1, 1),
+            ("2026-11-30", 1, 1),
+            ("", 1, 1),
+            ("¿…?", 1, 1),
+            ("Wo wohnt Jörg?", 0.7, 1),
+            ("我最喜欢的电影是什么", 0, 0),
+            ("東京タワーはどこ", 0, 0.2),
+            ("我的 iPhone 在哪里", 0.3, 0.7),
+        ],
+    )
+    def test_it_says_how_much_of_a_text_it_has_words_for(self, embedder, text, least, most):
+        """The share of the letters in pieces of a word: all of English, none of Chinese."""
+        assert least <= embedder.knows(text) <= most
+
 
 class TestALangChainObject(EmbedderContract):
     sides_differ = True

@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 
 from memkit_core import (
@@ -335,6 +336,43 @@ class TestRecall:
         assert texts(keyword) == ["alpha beta"]
         assert keyword[0].signals.similarity is None
         assert all(hit.signals.keyword is None for hit in dense)
+
+    def test_a_model_is_heard_as_far_as_it_knows_the_words(self, tmp_path):
+        """Vectors of a text that the model has no words for hardly move what shares words with the query."""
+
+        class Looks:
+            """Finds texts of one length alike, and says what it knows."""
+
+            model, revision, known = "looks", "1", 1.0
+
+            def embed_documents(self, texts):
+                return np.array([self.embed_query(text) for text in texts])
+
+            def embed_query(self, text):
+                angle = min(len(text), 60) / 60
+                return np.array([np.cos(angle), np.sin(angle)], np.float32)
+
+            def knows(self, text):
+                return self.known
+
+        model = Looks()
+        with Memory.open(
+            tmp_path / "m.db", embedder=model, config=Config(ranking=Ranking(dense=2.0))
+        ) as memory:
+            memory.add("tea", scope=ALICE, id="words", importance=0.5)
+            memory.add("six of one, half a dozen", scope=ALICE, id="length", importance=0.5)
+            query = "do we have any tea left?"
+            assert memory.recall(query, scope=ALICE)[0].record.id == "length"
+            model.known = 0.0
+            assert memory.recall(query, scope=ALICE)[0].record.id == "words"
+
+    def test_the_end_of_a_long_question_counts(self, memory):
+        """A whole conversation can be the query; its last words are looked up like its first."""
+        memory.add("The spare key is under the geranium.", scope=ALICE, id="key")
+        memory.add("The tent is green.", scope=ALICE, id="tent")
+        talk = " ".join(f"word{n}" for n in range(900))
+        (hit,) = memory.recall(f"{talk} geranium", scope=ALICE, ranking=Ranking(dense=0.0))
+        assert hit.record.id == "key"
 
     def test_scopes_are_compared_whole(self, memory):
         """Look-alike scopes never see each other's records, in any read or delete."""

@@ -202,6 +202,40 @@ def test_neighbours_share_a_session() -> None:
     assert rk.best_neighbour(scores, session, position * 2).tolist() == [0, 0, 0, 0, 0]
 
 
+def test_the_turns_beside_a_turn_share_their_meaning() -> None:
+    """A turn's place among turns that are alike counts by their mean, never across sessions or gaps."""
+    scores = np.array([0.9, 0.3, 0.0, 0.8, 0.7])
+    session = np.array([1, 1, 1, 2, -1])
+    position = np.array([0, 1, 2, 3, 1])
+
+    assert rk.mean_beside(scores, session, position) == pytest.approx([0.6, 0.4, 0.15, 0.8, 0.7])
+    assert rk.mean_beside(scores, session, position * 2).tolist() == scores.tolist()
+
+
+def test_several_close_turns_make_a_session_close() -> None:
+    """A session is known by the mean of its three best turns, or of all it has; a fact by itself."""
+    scores = np.array([0.9, 0.6, 0.0, 0.3, 0.8, 0.2, 0.5])
+    session = np.array([1, 1, 1, 1, 2, -1, -1])
+
+    assert rk.best_of_session(scores, session) == pytest.approx([0.6, 0.6, 0.6, 0.6, 0.8, 0.2, 0.5])
+    assert rk.best_of_session(np.zeros(0), np.zeros(0, int)).size == 0
+
+
+def test_meaning_around_a_turn_lifts_it() -> None:
+    """Of two turns with equal cosines the one among turns that are close to the query is first."""
+    candidates = pool(
+        4,
+        cosine=np.array([0.5, 0.5, 0.7, 0.1]),
+        session=np.array([1, 2, 2, 1]),
+        position=np.array([0, 0, 1, 1]),
+        counts=np.zeros((4, 1)),
+    )
+
+    scores = score_pool(candidates, Ranking()).score
+
+    assert scores[1] > scores[0]
+
+
 def test_answer_beside_the_question() -> None:
     """The turn after the one with the query's words is above a turn far away."""
     candidates = pool(
