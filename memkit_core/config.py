@@ -57,6 +57,8 @@ class Config:
         agent_id: written into records that name no agent.
         max_content_chars: the longest content of one record or message text.
         max_note_chars: the longest working memory; it goes whole into every prompt.
+        profile_max_tokens: the most tokens that the profile of a user takes of a prompt, see
+            `Memory.turn_context`; 0 shows none.
         note_versions: how many earlier versions of a working memory are kept.
         max_batch: the most records or messages of one call.
         max_top_k: hard cap on `top_k`; more is an error, not a silent cut.
@@ -107,6 +109,7 @@ class Config:
     max_content_chars: int = 4 * MEBIBYTE
     max_note_chars: int = 20_000
     note_versions: int = 1000
+    profile_max_tokens: int = 1000
     max_batch: int = 100_000
     max_top_k: int = 1000
     candidates: int = 100
@@ -159,7 +162,13 @@ class Config:
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        for name in ("recall_copy_bytes", "queue_debounce", "queue_age", "queue_retries"):
+        for name in (
+            "profile_max_tokens",
+            "recall_copy_bytes",
+            "queue_debounce",
+            "queue_age",
+            "queue_retries",
+        ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must not be below 0, got {getattr(self, name)!r}")
 

@@ -733,8 +733,10 @@ class Memory:
     ) -> TurnContext:
         """All that the prompt of one turn is built from, in order; calls no chat model.
 
-        System text and working memory, the rolling summary, the memories that answer `query` (episodes,
-        skills, then the others, each best first), and the newest messages. A recall that fails leaves the memories out and says so in `.missing`.
+        System text, working memory and the user's profile documents (see `memkit_core.typed`; the most
+        important first, within `Config.profile_max_tokens`), the rolling summary, the memories that
+        answer `query` (episodes, skills, then the others, each best first), and the newest messages. A
+        recall that fails leaves the memories out and says so in `.missing`.
 
         Args:
             session: whose turn it is, `Scope.session(id, user=...)`.
@@ -754,8 +756,9 @@ class Memory:
             include_messages: also recall turns of conversations that are not among the recent ones,
                 as part of `memories`; see `recall`.
             max_tokens: the budget of the whole prompt with the current input, None for no limit.
-                System text and summary are never cut. The recent messages come next; recalled
-                memories, whole ones only, take at most half of what is left then.
+                System text and summary are never cut; the profile takes a quarter of it at most. The
+                recent messages come next; recalled memories, whole ones only, take at most half of
+                what is left then.
             recent_share: the part of what system text and summary leave that the recent messages
                 may take; the rest of it is the recalled memories', also where it is more than half.
             count: counts tokens, see `resolve_token_counter`.
@@ -778,12 +781,14 @@ class Memory:
             session,
             query,
             Wanted(
-                system=system, working_memory=working_memory, scopes=named, episodes=episodes,
+                system=system, working_memory=working_memory,
+                profile_tokens=self.config.profile_max_tokens, scopes=named, episodes=episodes,
                 skills=skills, memories=memories, recent=recent, include_messages=include_messages,
                 max_tokens=max_tokens, recent_share=recent_share,
             ),
             sessions=self.sessions,
             summaries=self.summaries,
+            list_records=self.list_records,
             recall=self.recall,
             count=resolve_token_counter(count),
         )  # fmt: skip
