@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memkit_core.errors import ConfigError, shown
+from memkit_core.ports import Extractor, Judge
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
 from memkit_core.settings import Forgetting, Schedule
@@ -97,6 +98,12 @@ class Config:
         summary_max_tokens: the most tokens of a summary.
         forgetting: what `memory.upkeep.forget` archives and deletes.
         upkeep: when the periodic work is done, and that a thread does it; None starts no thread.
+        extractor: forms memories of what was said, such as `ChatExtractor(model)`: has idle sessions
+            read as part of the periodic work, and is that of `memory.formation`. With None nothing is
+            formed unless asked for.
+        judge: compares memories, such as `ChatJudge(model)`, where none is given: in formation and
+            `memory.upkeep.consolidate`; None for `RuleJudge()`. What is pickled has neither of the two,
+            since a model may hold a key.
         redact: applied to every text before it is embedded or stored: records, messages, documents,
             notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
             to text, to which it must be a no-op to be applied again. None stores all as it is.
@@ -139,6 +146,8 @@ class Config:
     summary_max_tokens: int = 2_000
     forgetting: Forgetting = field(default_factory=Forgetting)
     upkeep: Schedule | None = None
+    extractor: Extractor | None = None
+    judge: Judge | None = None
     redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
@@ -176,10 +185,7 @@ class Config:
         """Refuse what is of another kind than the default, or no finite number."""
         if self.agent_id is not None and (problem := id_problem(self.agent_id)):
             raise ConfigError(f"agent_id {problem}")
-        if self.redact is not None and (isinstance(self.redact, type) or not callable(self.redact)):
-            raise ConfigError(
-                f"redact must be a function from text to text or None, got {shown(self.redact)}"
-            )
+        self._check_functions()
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
             if isinstance(one.default, str) and one.name != "index" and not isinstance(value, str):
@@ -194,8 +200,28 @@ class Config:
             if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= _LARGEST:
                 raise ConfigError(f"{one.name} must be a number like {one.default!r}, got {shown(value)}")
 
+    def _check_functions(self) -> None:
+        """Refuse what cannot be called as what it is given for."""
+        if self.redact is not None and not _is_function(self.redact):
+            raise ConfigError(
+                f"redact must be a function from text to text or None, got {shown(self.redact)}"
+            )
+        for name in ("extractor", "judge"):
+            given = getattr(self, name)
+            if given is not None and not _is_function(given):
+                raise ConfigError(
+                    f"{name} must be a function or None, got {shown(given)}; give a chat model as "
+                    f"Chat{name.title()}(model)"
+                )
+
     def without_secrets(self) -> Config:
         """The same settings without keys, as they may be kept or pickled."""
+        kept = dataclasses.replace(self, extractor=None, judge=None)
         if isinstance(self.index, QdrantServer) and self.index.api_key is not None:
-            return dataclasses.replace(self, index=dataclasses.replace(self.index, api_key=None))
-        return self
+            return dataclasses.replace(kept, index=dataclasses.replace(self.index, api_key=None))
+        return kept
+
+
+def _is_function(given: object) -> bool:
+    # A chat model may be callable, but takes no messages of memkit.
+    return callable(given) and not isinstance(given, type) and not hasattr(given, "invoke")

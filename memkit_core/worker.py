@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from memkit_core.errors import ClosedError, MemkitError
+from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
+from memkit_core.models import MemoryRecord
 from memkit_core.recall.access import AccessCounts
 
 _log = logging.getLogger("memkit.index")
@@ -30,6 +31,30 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
         self._stopped = False
+
+    def index(
+        self,
+        stored: Sequence[MemoryRecord],
+        *,
+        verb: str,
+        embedded: bool = False,
+        background: bool = False,
+    ) -> None:
+        """Bring records that were written into the index, now or in the thread; never fails for it.
+
+        `embedded` says that their vectors were written with them, `verb` who wrote them, for the log.
+        """
+        if not background:
+            try:
+                self._indexers.own.sync([record.point_id for record in stored], embedded=embedded)
+            except BackendError as error:
+                # The records are safe; the outbox knows what is left, and the thread goes on with it.
+                _log.warning("%s: stored, but not indexed yet: %s", verb, error)
+                background = True
+        if background:
+            self.wake()
+        else:
+            self.start()
 
     def wake(self) -> None:
         """Have the outbox worked off now."""
