@@ -305,6 +305,7 @@ class State:
 
     def remove(self, rows: list[Row]) -> DeleteReceipt:
         """Delete rows with all that hangs on them."""
+        outbox = sum(row.record.point_id in self.newest_change for row in rows)
         for row in rows:
             record = row.record
             self.note_change(row)
@@ -317,10 +318,16 @@ class State:
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
-        turns = sum(row.record.space == MESSAGES for row in rows)
-        vectors = sum(row.vector is not None for row in rows)
-        history = sum(len(row.history) for row in rows)
-        return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
+        turns = [row for row in rows if row.record.space == MESSAGES]
+        return DeleteReceipt(
+            records=len(rows) - len(turns),
+            turns=len(turns),
+            vectors=sum(row.vector is not None for row in rows),
+            turn_vectors=sum(row.vector is not None for row in turns),
+            history=sum(len(row.history) for row in rows),
+            keywords=sum(len(row.terms) for row in rows),
+            outbox=outbox,
+        )
 
     def enqueue(self, record: MemoryRecord, row: Row | None, given: VectorSpace | None) -> None:
         """Tell the vector index that a point changed; its older change is forgotten."""

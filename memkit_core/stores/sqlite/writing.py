@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
+from memkit_core.models import (
+    MEMORIES,
+    MESSAGES,
+    NOTES,
+    RUNS,
+    ChangeKind,
+    DeleteReceipt,
+    MemoryRecord,
+    Target,
+)
 from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
@@ -322,24 +332,30 @@ def delete_records(
     ).fetchall()
     if rows:
         mark_removed(connection, next_change(connection), {row[1] for row in rows})
-    vectors = turns = history = 0
+    count: Counter[str] = Counter()
     for chunk in chunked(rows, _TOGETHER):
         graves: dict[Scope, list[Grave]] = {}
         for seq, partition_id, vector_space_id, *rest in chunk:
             record = read_record(rest)
-            turns += record.space == "messages"
-            remove_postings(connection, partition_id, seq, record.index_text)
+            turn = record.space == MESSAGES
+            count["turns" if turn else "records"] += 1
+            count["keywords"] += remove_postings(connection, partition_id, seq, record.index_text)
             connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
             # While the model is changed there are two.
-            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount > 0
+            vector = connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount > 0
+            count["vectors"] += vector
+            count["turn_vectors"] += turn and vector
             if record.space == MEMORIES:
-                history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
+                gone = connection.execute("DELETE FROM history WHERE seq = ?", (seq,))
+                count["history"] += gone.rowcount
             connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
+            waiting = "DELETE FROM outbox WHERE point_id = ?"
+            count["outbox"] += connection.execute(waiting, (record.point_id.bytes,)).rowcount
             connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
             graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
-        for scope, gone in graves.items():
-            bury(connection, scope, gone)
-    return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
+        for scope, buried in graves.items():
+            bury(connection, scope, buried)
+    return DeleteReceipt(**count)
 
 
 def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
