@@ -217,8 +217,18 @@ class State:
             if row.record.is_visible_at(now) and (where is None or matches(where, row.record))
         ]
 
-    def write(self, new: Prepared, *, position: int | None = None, given: VectorSpace | None = None) -> Row:
-        """Insert a record, or replace the one with its identity; returns its row."""
+    def write(
+        self,
+        new: Prepared,
+        *,
+        position: int | None = None,
+        given: VectorSpace | None = None,
+        moved: bool = False,
+    ) -> Row:
+        """Insert a record, or replace the one with its identity; returns its row.
+
+        One that is `moved` is new, and supersedes nothing.
+        """
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is not None:
@@ -229,7 +239,7 @@ class State:
             self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True, others=others)
             row.position = position
             return row
-        record = self._succeeding(record)
+        record = record if moved else self._succeeding(record)
         self._last_seq += 1
         row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
         self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
