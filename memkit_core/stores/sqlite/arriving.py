@@ -42,6 +42,7 @@ from memkit_core.stores.sqlite.log import (
     read_message,
     read_session,
 )
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, delete_values
 from memkit_core.stores.sqlite.rows import INSERT_CHANGE, SELECT_RECORD, change_values, read_record
 from memkit_core.stores.sqlite.scopes import (
     drop_unused,
@@ -54,7 +55,7 @@ from memkit_core.stores.sqlite.scopes import (
 from memkit_core.stores.sqlite.tracking import bury, next_change
 from memkit_core.stores.sqlite.values import newest_value
 from memkit_core.stores.sqlite.vectors import space_in_use, write_vector
-from memkit_core.stores.sqlite.writing import RowBatch, delete_records, delete_sessions, delete_values
+from memkit_core.stores.sqlite.writing import RowBatch
 from memkit_core.stores.tombstones import Grave, grave_name
 from memkit_core.stores.turns import placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms

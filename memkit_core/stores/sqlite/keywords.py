@@ -85,6 +85,13 @@ def remove_postings(connection: sqlite3.Connection, partition_id: int, seq: int,
     return max(removed, 0)
 
 
+def remove_partition(connection: sqlite3.Connection, partition_id: int) -> int:
+    """Undo what `Postings` wrote for all rows of a partition; returns how many keyword rows that were."""
+    removed = connection.execute("DELETE FROM postings WHERE partition_id = ?", (partition_id,)).rowcount
+    connection.execute("UPDATE partitions SET documents = 0, terms = 0 WHERE id = ?", (partition_id,))
+    return removed
+
+
 _POSTINGS = "SELECT seq, count, length FROM postings WHERE partition_id = ? AND term = ?"
 
 _SHOWN = f"""
