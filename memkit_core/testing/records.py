@@ -279,6 +279,26 @@ class RecordsContract(ContractGuard):
         assert [entry.record for entry in due(store)] == [None] * 4
         assert store.records.delete_scope(ALICE) == DeleteReceipt()
 
+    def test_a_part_of_what_is_searched_together_goes_alone(self, store: RecordStore) -> None:
+        """Of rows that share keyword statistics some or all may be deleted; those that stay are found as before."""
+        other = Scope.session("s2", user=ALICE)
+        for session in (TALK, other):
+            append(store, session, [message(f"{session.path[-1][1]}{n}") for n in range(3)])
+        store.records.put(ALICE, [record(ALICE, name) for name in "abc"])
+        store.records.delete(ALICE, MEMORIES, ["a", "b"])
+        store.records.delete_scope(TALK)
+        assert store.verify() == []
+        assert found_by_words(store, Target(scope=ALICE)) == {"c"}
+        assert found_by_words(store, turns(ALICE)) == {"s20", "s21", "s22"}
+        assert store.records.delete(ALICE, MEMORIES, ["c"]).keywords > 0
+        assert store.records.delete_scope(other).keywords > 0
+        assert store.verify() == []
+        store.records.put(ALICE, [record(ALICE, "d")])
+        append(store, TALK, [message("new")])
+        assert found_by_words(store, Target(scope=ALICE)) == {"d"}
+        assert found_by_words(store, turns(ALICE)) == {"new"}
+        assert store.verify() == []
+
     def test_delete_scope_leaves_every_other_scope(self, store: RecordStore) -> None:
         """Deleting a user leaves other users, and workspaces, orgs and objects above and under it."""
         others = [BOB, Scope.object("ticket", within=ALICE), Scope.org("alice"), Scope.workspace("alice")]

@@ -274,6 +274,22 @@ def test_the_profile_of_the_user_stands_in_it(memory):
     assert context.added == f"{context.working_memory}\n\n{context.profile}"
 
 
+def test_the_profile_is_never_learned_from_a_prompt(memory):
+    """A prompt that comes back as a message has none of the profile for formation to read (B60)."""
+    memory.profiles.add(Profile(key="diet", document={"nuts": "none"}), scope=USER)
+    talk, read = Scope.session("back", user=USER), []
+
+    def extract(messages):
+        read.extend(message.text for message in messages)
+        return []
+
+    for _ in range(3):
+        prompt = memory.turn_context(talk, "May I have nuts?", system="You help.").prompt
+        memory.sessions.append([Message(role=Role.USER, text=f"{prompt}\n\nMay I have nuts?")], scope=talk)
+    memory.formation.run(scope=talk, extractor=extract)
+    assert read == ["You help.\n\nMay I have nuts?"] * 3
+
+
 def test_the_profile_is_bounded(memory):
     """Whole documents within the cap, the most important first and then the newest, and a word on the rest."""
     for key, importance in (("old", 0.5), ("new", 0.5), ("top", 0.9), ("huge", 1.0)):
