@@ -18,11 +18,10 @@ def form_idle(formation: Formation, *, idle_seconds: float, renew: Callable[[], 
         ModelError: the extractor found no answer for some messages, which are kept.
     """
     reports = formation.run_due(idle_seconds=idle_seconds, progress=renew)
-    aside = [report.set_aside for report in reports if report.set_aside]
+    aside = sum(report.set_aside for report in reports)
     if aside:
         # Without what the extractor said: an error of a model may quote what was said.
         raise ModelError(
-            f"{sum(aside)} messages of {len(aside)} sessions could not be read; they are kept, see "
-            "memory.formation.set_aside",
+            f"new messages that could not be read: {aside}; they are kept, see memory.formation.set_aside",
             model="extractor",
         )

@@ -400,7 +400,7 @@ def test_an_extractor_that_fails_fails_the_job(opened, clock, caplog):
     say(memory, "I like tea", scope=Scope.session("s", user="bob"))
     clock.now += timedelta(minutes=6)
     run = next(run for run in memory.upkeep.run_due() if run.name == "formation")
-    assert "1 messages of 1 sessions" in run.error
+    assert "could not be read: 1;" in run.error
     assert "secret" not in run.error + caplog.text
     assert contents(memory, Scope.user("bob")) == ["I like tea"]
     assert [one.first for one in memory.formation.set_aside(scope=TALK)] == [0]
