@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.deleting import measured_deleting
 from benchmarks.forgetting import measured_forgetting
 from benchmarks.history import measured_history
 from benchmarks.moving import measured_moving
@@ -37,6 +38,7 @@ def main() -> int:
             *measured_records(plan),
             *measured_history(plan),
             *measured_moving(plan),
+            *measured_deleting(plan),
             *measured_forgetting(plan),
             *measured_reembedding(plan),
         ]

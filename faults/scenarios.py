@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from faults.consolidating import killed_while_consolidating
 from faults.damages import damaged
+from faults.deleting import killed_while_deleting
 from faults.embedders import FAULTS
 from faults.embedding import embedder_that
 from faults.findings import Scenario
@@ -52,6 +54,20 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="kill-reembed",
         what="kill -9 during a change of the embedding model, then the same again",
         run=killed_while_reembedding,
+        full=20,
+        short=2,
+    ),
+    Scenario(
+        name="kill-consolidation",
+        what="kill -9 during a consolidation, then the same again",
+        run=killed_while_consolidating,
+        full=20,
+        short=2,
+    ),
+    Scenario(
+        name="kill-delete-user",
+        what="kill -9 during the delete of a user with 5,000 records, then the same again",
+        run=killed_while_deleting,
         full=20,
         short=2,
     ),

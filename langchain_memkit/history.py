@@ -108,7 +108,7 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
     ) -> list[BaseMessage]:
         """What to send to a model before the current input `query`: built by `Memory.turn_context`.
 
-        One system message (system text, notes, summary and what is recalled, fenced as data), when it
+        One system message (system text, notes, profile, summary and what is recalled, fenced), when it
         says anything, then the newest messages as whole turns. For a prompt that is built by hand;
         `messages` stays the plain log, which `RunnableWithMessageHistory` relies on.
 

@@ -63,8 +63,8 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
 
     Once a turn the memories, and the turns of earlier conversations, that answer the user's message
     are recalled. Each model call gets what `Memory.turn_context` builds: behind the agent's own
-    system prompt the working memory, the rolling summary and what was recalled, all fenced as data;
-    then the messages of the session that the summary does not cover, tool calls repaired, as far as
+    system prompt the working memory, the user's profile, the rolling summary and what was recalled, all
+    fenced as data; then the messages of the session that the summary does not cover, tool calls repaired, as far as
     `max_tokens` goes. None of it enters the state, so nothing recalled is ever stored as said.
 
     The user's message is queued for the store when the turn starts, each answer and tool result when

@@ -24,7 +24,7 @@ class MemkitMemoryBlock(BaseMemoryBlock[str]):
         ```
 
     What it gives is the text that `Memory.turn_context` adds to a prompt for the newest user
-    message: notes, summary, recalled memories and earlier turns, fenced as data; "" when there is
+    message: notes, profile, summary, recalled memories and earlier turns, fenced as data; "" when there is
     nothing. LlamaIndex hands a block only the messages that no longer fit in its short-term memory.
     They are appended to the session here and recalled from then on; what is lost before that is
     not, so use `MemkitMemory` where every message is to be kept.

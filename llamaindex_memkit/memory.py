@@ -38,9 +38,9 @@ class MemkitMemory(BaseMemory):
         ```
 
     What is put is stored at once and verbatim. `get` returns what `Memory.turn_context` builds: the
-    newest turns that fit and, in one system text, the notes of working memory, the rolling summary
-    and what recall finds for the present message in the user's earlier conversations and in the
-    memories of the session and the user. `get_all` returns the whole log, tool calls repaired.
+    newest turns that fit and, in one system text, the notes of working memory, the user's profile, the
+    rolling summary and what recall finds for the present message in the user's earlier conversations
+    and in the memories of the session and the user. `get_all` returns the whole log, tool calls repaired.
     Nothing here calls a model: call `memory.summaries.update(scope=...)` after a turn to summarise.
 
     Every method may be called from any thread, and the sync ones inside a running event loop. All

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memkit_core.errors import ConfigError, shown
+from memkit_core.ports import Extractor, Judge
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
 from memkit_core.settings import Forgetting, Schedule
@@ -57,6 +58,8 @@ class Config:
         agent_id: written into records that name no agent.
         max_content_chars: the longest content of one record or message text.
         max_note_chars: the longest working memory; it goes whole into every prompt.
+        profile_max_tokens: the most tokens that the profile of a user takes of a prompt, see
+            `Memory.turn_context`; 0 shows none.
         note_versions: how many earlier versions of a working memory are kept.
         max_batch: the most records or messages of one call.
         max_top_k: hard cap on `top_k`; more is an error, not a silent cut.
@@ -95,6 +98,12 @@ class Config:
         summary_max_tokens: the most tokens of a summary.
         forgetting: what `memory.upkeep.forget` archives and deletes.
         upkeep: when the periodic work is done, and that a thread does it; None starts no thread.
+        extractor: forms memories of what was said, such as `ChatExtractor(model)`: has idle sessions
+            read as part of the periodic work, and is that of `memory.formation`. With None nothing is
+            formed unless asked for.
+        judge: compares memories, such as `ChatJudge(model)`, where none is given: in formation and
+            `memory.upkeep.consolidate`; None for `RuleJudge()`. What is pickled has neither of the two,
+            since a model may hold a key.
         redact: applied to every text before it is embedded or stored: records, messages, documents,
             notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
             to text, to which it must be a no-op to be applied again. None stores all as it is.
@@ -107,6 +116,7 @@ class Config:
     max_content_chars: int = 4 * MEBIBYTE
     max_note_chars: int = 20_000
     note_versions: int = 1000
+    profile_max_tokens: int = 1000
     max_batch: int = 100_000
     max_top_k: int = 1000
     candidates: int = 100
@@ -136,6 +146,8 @@ class Config:
     summary_max_tokens: int = 2_000
     forgetting: Forgetting = field(default_factory=Forgetting)
     upkeep: Schedule | None = None
+    extractor: Extractor | None = None
+    judge: Judge | None = None
     redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 
@@ -159,7 +171,13 @@ class Config:
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        for name in ("recall_copy_bytes", "queue_debounce", "queue_age", "queue_retries"):
+        for name in (
+            "profile_max_tokens",
+            "recall_copy_bytes",
+            "queue_debounce",
+            "queue_age",
+            "queue_retries",
+        ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must not be below 0, got {getattr(self, name)!r}")
 
@@ -167,10 +185,7 @@ class Config:
         """Refuse what is of another kind than the default, or no finite number."""
         if self.agent_id is not None and (problem := id_problem(self.agent_id)):
             raise ConfigError(f"agent_id {problem}")
-        if self.redact is not None and (isinstance(self.redact, type) or not callable(self.redact)):
-            raise ConfigError(
-                f"redact must be a function from text to text or None, got {shown(self.redact)}"
-            )
+        self._check_functions()
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
             if isinstance(one.default, str) and one.name != "index" and not isinstance(value, str):
@@ -185,8 +200,28 @@ class Config:
             if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= _LARGEST:
                 raise ConfigError(f"{one.name} must be a number like {one.default!r}, got {shown(value)}")
 
+    def _check_functions(self) -> None:
+        """Refuse what cannot be called as what it is given for."""
+        if self.redact is not None and not _is_function(self.redact):
+            raise ConfigError(
+                f"redact must be a function from text to text or None, got {shown(self.redact)}"
+            )
+        for name in ("extractor", "judge"):
+            given = getattr(self, name)
+            if given is not None and not _is_function(given):
+                raise ConfigError(
+                    f"{name} must be a function or None, got {shown(given)}; give a chat model as "
+                    f"Chat{name.title()}(model)"
+                )
+
     def without_secrets(self) -> Config:
         """The same settings without keys, as they may be kept or pickled."""
+        kept = dataclasses.replace(self, extractor=None, judge=None)
         if isinstance(self.index, QdrantServer) and self.index.api_key is not None:
-            return dataclasses.replace(self, index=dataclasses.replace(self.index, api_key=None))
-        return self
+            return dataclasses.replace(kept, index=dataclasses.replace(self.index, api_key=None))
+        return kept
+
+
+def _is_function(given: object) -> bool:
+    # A chat model may be callable, but takes no messages of memkit.
+    return callable(given) and not isinstance(given, type) and not hasattr(given, "invoke")

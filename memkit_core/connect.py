@@ -141,6 +141,9 @@ _OF_RECALL = frozenset(
         "candidates",
         "forgetting",
         "upkeep",
+        "profile_max_tokens",
+        "extractor",
+        "judge",
     }
 )
 """Settings that each memory reads for itself; the others are those of the parts."""

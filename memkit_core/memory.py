@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
-from memkit_core.errors import BackendError, ConfigError, InvalidInputError, shown
+from memkit_core.errors import ConfigError, InvalidInputError, shown
 from memkit_core.filters import FilterLike, conjunction, parse_filter
 from memkit_core.inputs import (
     NewMemory,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from memkit_core.connect import Parts
     from memkit_core.conversation.context import TurnContext
+    from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
     from memkit_core.formation.formation import Formation
     from memkit_core.life.life import Summarize
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from memkit_core.transfer.files import Place
     from memkit_core.transfer.mapping import ScopeMap
     from memkit_core.typed import Episodes, Profiles, Skills
+    from memkit_core.worker import Worker
 
 _log = logging.getLogger("memkit")
 
@@ -133,6 +135,10 @@ class Memory:
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
+        # Names the parts and not the memory, so that the thread of upkeep keeps no memory alive.
+        self._form = partial(
+            _formation, self._store, config, clock, queue=self.sessions.queue, worker=self._worker
+        )
         reembedder = Reembedder(self._store, parts, config, changed=self._worker.wake)
         self.upkeep = Upkeep(
             self._store,
@@ -143,6 +149,7 @@ class Memory:
             settle=self._accesses.write,
             changed=self._worker.wake,
             reembedder=reembedder,
+            formation=self._form,
         )
         self.transfer = Transfer(
             self._store, parts.model, clock, settle=self._settle, changed=self._worker.wake
@@ -334,26 +341,8 @@ class Memory:
         texts = [record.index_text for record in records]
         space, vectors = (None if later else self._indexers.own.at_once(texts)) or (None, None)
         stored = self._store.records.put(scope, records, vector_space=space, vectors=vectors, merge=merge)
-        if vectors is None or background:
-            self._index(stored, background=background, verb=verb)
-        else:
-            # Their vectors are stored with them: recall compares those until the worker has written them
-            # to the index, many together, which is a fraction of the price of one by one.
-            self._worker.soon()
+        self._worker.index(stored, embedded=vectors is not None, background=background, verb=verb)
         return stored
-
-    def _index(self, stored: Sequence[MemoryRecord], *, verb: str, background: bool = False) -> None:
-        if not background:
-            try:
-                self._indexers.own.sync([record.point_id for record in stored])
-            except BackendError as error:
-                # The records are safe; the outbox knows what is left, and the worker goes on with it.
-                _log.warning("%s: stored, but not indexed yet: %s", verb, error)
-                background = True
-        if background:
-            self._worker.wake()
-        else:
-            self._worker.start()
 
     def update(
         self,
@@ -406,7 +395,7 @@ class Memory:
         changed = self._store.records.change(
             scope, MEMORIES, checked_id(id), patch, expected_version=expected_version, now=self._clock()
         )
-        self._index([changed], verb="update")
+        self._worker.index([changed], verb="update")
         return changed
 
     # ------------------------------------------------------------------ the life of a record
@@ -601,7 +590,7 @@ class Memory:
         return self._lived(changed, verb="compact")
 
     def _lived(self, changed: Sequence[MemoryRecord], *, verb: str) -> MemoryRecord:
-        self._index(changed, verb=verb)
+        self._worker.index(changed, verb=verb)
         return changed[0]
 
     # ------------------------------------------------------------------ reading
@@ -736,8 +725,10 @@ class Memory:
     ) -> TurnContext:
         """All that the prompt of one turn is built from, in order; calls no chat model.
 
-        System text and working memory, the rolling summary, the memories that answer `query` (episodes,
-        skills, then the others, each best first), and the newest messages. A recall that fails leaves the memories out and says so in `.missing`.
+        System text, working memory and the user's profile documents (see `memkit_core.typed`; the most
+        important first, within `Config.profile_max_tokens`), the rolling summary, the memories that
+        answer `query` (episodes, skills, then the others, each best first), and the newest messages. A
+        recall that fails leaves the memories out and says so in `.missing`.
 
         Args:
             session: whose turn it is, `Scope.session(id, user=...)`.
@@ -757,8 +748,9 @@ class Memory:
             include_messages: also recall turns of conversations that are not among the recent ones,
                 as part of `memories`; see `recall`.
             max_tokens: the budget of the whole prompt with the current input, None for no limit.
-                System text and summary are never cut. The recent messages come next; recalled
-                memories, whole ones only, take at most half of what is left then.
+                System text and summary are never cut; the profile takes a quarter of it at most. The
+                recent messages come next; recalled memories, whole ones only, take at most half of
+                what is left then.
             recent_share: the part of what system text and summary leave that the recent messages
                 may take; the rest of it is the recalled memories', also where it is more than half.
             count: counts tokens, see `resolve_token_counter`.
@@ -781,12 +773,14 @@ class Memory:
             session,
             query,
             Wanted(
-                system=system, working_memory=working_memory, scopes=named, episodes=episodes,
+                system=system, working_memory=working_memory,
+                profile_tokens=self.config.profile_max_tokens, scopes=named, episodes=episodes,
                 skills=skills, memories=memories, recent=recent, include_messages=include_messages,
                 max_tokens=max_tokens, recent_share=recent_share,
             ),
             sessions=self.sessions,
             summaries=self.summaries,
+            list_records=self.list_records,
             recall=self.recall,
             count=resolve_token_counter(count),
         )  # fmt: skip
@@ -968,16 +962,7 @@ class Memory:
     @property
     def formation(self) -> Formation:
         """From conversations to memories, once they are idle or on demand; see `memkit_core.formation`."""
-        from memkit_core.formation.formation import Formation
-
-        return Formation(
-            self._store,
-            self.config,
-            self._clock,
-            settle=partial(self.sessions.queue.settle, strict=True),
-            written=partial(self._index, verb="formation"),
-            changed=self._worker.wake,
-        )
+        return self._form()
 
     # ------------------------------------------------------------------ deleting
 
@@ -1134,6 +1119,22 @@ class Memory:
             return _open_again, self._reopen
         embedder, model = changed
         return _open_again, (*self._reopen[:2], without_secrets(embedder), model)
+
+
+def _formation(
+    store: StoreHandle, config: Config, clock: Clock, *, queue: PersistQueue, worker: Worker
+) -> Formation:
+    # As in `__init__`.
+    from memkit_core.formation.formation import Formation
+
+    return Formation(
+        store,
+        config,
+        clock,
+        settle=partial(queue.settle, strict=True),
+        written=partial(worker.index, verb="formation"),
+        changed=worker.wake,
+    )
 
 
 def _redaction(redact: Callable[[str], str]) -> Redaction:

@@ -359,9 +359,18 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteReceipt:
-    """What one delete removed, by kind; `history` counts the kept changes of records.
+    """What one delete removed, by kind.
 
-    `notes` counts working memories, `runs` run states.
+    Attributes:
+        records: memories, documents and other rows that are no turns.
+        turns: what made messages searchable.
+        messages, sessions, summaries: of conversations.
+        vectors: those of records and turns; `turn_vectors` are those of turns among them.
+        history: kept changes of records.
+        notes: working memories.
+        runs: run states.
+        keywords: rows of the keyword index: one for each distinct word of each record and turn.
+        outbox: changes that still waited for the vector index; that a record is gone is told it instead.
     """
 
     records: int = 0
@@ -373,6 +382,9 @@ class DeleteReceipt:
     notes: int = 0
     runs: int = 0
     summaries: int = 0
+    turn_vectors: int = 0
+    keywords: int = 0
+    outbox: int = 0
 
     @property
     def nothing(self) -> bool:

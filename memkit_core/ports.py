@@ -1235,13 +1235,23 @@ class Portable(Protocol):
         newer one holds: of records and values by (version, updated_at), of summaries by (position,
         updated_at), of sessions by updated_at. Of two that are equally new the stored record, value or
         summary stays, and the given session holds. A message keeps the place it has; a new one takes
-        its own if that is free, else the next. A turn goes with its message.
+        its own if that is free, else the next. A turn goes with its message. The summary that covers a
+        message goes when that is replaced, as in `MessageLog.append`.
 
         A vector is kept if its space is the one in use, or a given one; a record without one waits
         in the outbox for it. Each record that changes gets its outbox entry.
 
         Refused, and nothing changed for it: a record whose scope and space have vectors of another
         given space, a turn without its message, and a message or summary without its session.
+
+        Which memory holds for a key is not looked at, since a later row may decide it: see `settle_keys`.
+        """
+
+    def settle_keys(self, *, now: datetime, limit: int) -> int:
+        """Let one memory hold for each key of a scope and type, after `receive`; returns how many gave way.
+
+        The newest holds, see `stores.succession.settled`; the others become superseded by it, in one
+        transaction for at most `limit` keys. What has expired by `now` holds nothing.
         """
 
 

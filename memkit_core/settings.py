@@ -73,7 +73,11 @@ class Schedule:
         outbox_seconds: between two tries of what waits for its vector or for the index.
         checkpoint_seconds: between two checkpoints that empty the write-ahead log.
         sweep_seconds: between two sweeps of what has expired.
+        formation_seconds: between two looks for idle sessions, when `Config.extractor` is set.
+        idle_seconds: nothing was said for so long in a session that is idle.
         forget_hour: the hour of the day, 0 to 23 in UTC, at which memories are forgotten; None for never.
+        consolidate_hour: the hour at which near duplicates and contradictions are settled, see
+            `memory.upkeep.consolidate`; None for never.
         lease_seconds: how long a process that died keeps the others from a job it had begun.
     """
 
@@ -81,21 +85,26 @@ class Schedule:
     outbox_seconds: float = 30.0
     checkpoint_seconds: float = 300.0
     sweep_seconds: float = 3600.0
+    formation_seconds: float = 60.0
+    idle_seconds: float = 300.0
     forget_hour: int | None = None
+    consolidate_hour: int | None = None
     lease_seconds: float = 300.0
 
     def __post_init__(self) -> None:
         """Refuse what is no schedule."""
         if not isinstance(self.thread, bool):
             raise ConfigError(f"thread must be True or False, got {shown(self.thread)}")
-        _check_numbers(self, above=("outbox_seconds", "checkpoint_seconds", "sweep_seconds", "lease_seconds"))
+        periods = ("outbox_seconds", "checkpoint_seconds", "sweep_seconds", "formation_seconds")
+        _check_numbers(self, above=(*periods, "lease_seconds"))
         if self.lease_seconds > _LONGEST_LEASE:
             raise ConfigError(
                 f"lease_seconds must be at most {_LONGEST_LEASE}, got {shown(self.lease_seconds)}"
             )
-        hour = self.forget_hour
-        if hour is not None and (type(hour) is not int or not 0 <= hour < 24):  # noqa: PLR2004 - hours of a day
-            raise ConfigError(f"forget_hour must be a whole number from 0 to 23, or None, got {shown(hour)}")
+        for name in ("forget_hour", "consolidate_hour"):
+            hour = getattr(self, name)
+            if hour is not None and (type(hour) is not int or not 0 <= hour < 24):  # noqa: PLR2004 - hours of a day
+                raise ConfigError(f"{name} must be a whole number from 0 to 23, or None, got {shown(hour)}")
 
 
 _LONGEST_DAYS = 1_000_000

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from memkit_core.errors import ClosedError, MemkitError
+from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
+from memkit_core.models import MemoryRecord
 from memkit_core.recall.access import AccessCounts
 
 _log = logging.getLogger("memkit.index")
@@ -35,6 +36,35 @@ class Worker:
         self._woken = threading.Event()
         self._hurried = threading.Event()
         self._stopped = False
+
+    def index(
+        self,
+        stored: Sequence[MemoryRecord],
+        *,
+        verb: str,
+        embedded: bool = False,
+        background: bool = False,
+    ) -> None:
+        """Bring records that were written into the index, now or in the thread; never fails for it.
+
+        `embedded` says that their vectors were written with them, `verb` who wrote them, for the log.
+        """
+        if embedded and not background:
+            # Recall compares those vectors until the thread has written them to the index, many together,
+            # which is a fraction of the price of one by one.
+            self.soon()
+            return
+        if not background:
+            try:
+                self._indexers.own.sync([record.point_id for record in stored])
+            except BackendError as error:
+                # The records are safe; the outbox knows what is left, and the thread goes on with it.
+                _log.warning("%s: stored, but not indexed yet: %s", verb, error)
+                background = True
+        if background:
+            self.wake()
+        else:
+            self.start()
 
     def wake(self) -> None:
         """Have the outbox worked off, and the index confirmed, now."""

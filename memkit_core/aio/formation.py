@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from memkit_core.aio.hops import Hops
 from memkit_core.formation import Budget, Formation, FormationReport, SetAside
 from memkit_core.formation.formation import IDLE_SECONDS
@@ -47,11 +49,12 @@ class AsyncFormation:
         judge: Judge | None = None,
         assistant: bool = False,
         idle_seconds: float = IDLE_SECONDS,
+        progress: Callable[[], object] | None = None,
     ) -> list[FormationReport]:
         """See `Formation.run_due`."""
         return await self._hops.run(
             self._formation.run_due, extractor=extractor, judge=judge, assistant=assistant,
-            idle_seconds=idle_seconds,
+            idle_seconds=idle_seconds, progress=progress,
         )  # fmt: skip
 
     async def set_aside(self, *, scope: Scope) -> list[SetAside]:

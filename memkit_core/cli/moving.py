@@ -154,6 +154,8 @@ def _show(report: ImportReport, left: int) -> None:
             stderr().print(f"{name}: {_counted(counts)}", soft_wrap=True)
     if report.deleted:
         stderr().print(f"deleted: {report.deleted:,}")
+    if report.superseded:
+        stderr().print(f"superseded by a newer value of their key: {report.superseded:,}", soft_wrap=True)
     if report.reembedded:
         stderr().print(f"embedded anew, because their vectors were of another model: {report.reembedded:,}")
     if left:

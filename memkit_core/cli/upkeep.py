@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memkit_core import Config, Memory, Schedule
+from memkit_core import Config, Memory, RuleExtractor, Schedule
 from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
 from memkit_core.upkeep import Findings, JobRun, Level
@@ -43,13 +43,21 @@ def keeping_up(
             "--forget-hour", help="Also forget, daily at this hour, 0 to 23, UTC: see memkit forget."
         ),
     ] = None,
+    form: Annotated[
+        bool,
+        typer.Option(
+            "--form",
+            help="Also form memories of sessions that are idle for five minutes, by rules, with no model.",
+        ),
+    ] = False,
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> int:
     """Do the periodic work that is due: outbox, checkpoint, sweep. Exits with 1 when a job failed."""
     if watch and as_json:
         raise typer.BadParameter("--json prints one document; leave out --watch")
-    config = Config(upkeep=Schedule(thread=False, forget_hour=forget_hour))
+    plan = Schedule(thread=False, forget_hour=forget_hour)
+    config = Config(upkeep=plan, extractor=RuleExtractor() if form else None)
     with open_existing(db, embedder, config=config) as memory:
         runs = memory.upkeep.run_due()
         if as_json:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
+from memkit_core.conversation.profile import ListOf, shown_profile
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, tokens_of
@@ -56,16 +57,18 @@ class TurnContext:
     """What a prompt is built from, in this order.
 
     Attributes:
-        system: the system text: what the caller gave, what system messages of the session say, and
-            the note of working memory.
+        system: the system text: what the caller gave, what system messages of the session say, the
+            note of working memory, and the user's profile.
         system_messages: these system messages themselves, for who sends them as they are.
-        working_memory: the note, as it stands at the end of `system`.
+        working_memory: the note, as it stands in `system`.
+        profile: the user's profile documents, fenced as data, as they stand at the end of `system`; ""
+            without any.
         summary: the rolling summary of the session, None when there is none.
         hits: the recalled memories that stand in `recalled`: episodes, skills, then the rest, each
-            best first; none twice.
+            best first; none twice, nor one whose document stands in `profile`.
         recalled: these as text, fenced as data that cannot close its fence; "" without any.
         recent: the newest messages, whole turns: valid for a chat API.
-        truncated: whether a memory was left out for the budget; `recalled` says so too.
+        truncated: whether a memory or a document was left out for the budget; the text says so too.
         missing: `"recall"` when nothing could be recalled, and what recall did without, see
             `RecallResult.missing`.
     """
@@ -73,6 +76,7 @@ class TurnContext:
     system: str
     system_messages: tuple[Message, ...]
     working_memory: str
+    profile: str
     summary: Summary | None
     hits: tuple[ScoredRecord, ...]
     recalled: str
@@ -87,8 +91,8 @@ class TurnContext:
 
     @property
     def added(self) -> str:
-        """What memory adds to the system text: note, summary and recalled memories; "" without any."""
-        return _joined(self.working_memory, self._summary, self.recalled)
+        """What memory adds to the system text: note, profile, summary, recalled memories; "" without any."""
+        return _joined(self.working_memory, self.profile, self._summary, self.recalled)
 
     @property
     def _summary(self) -> str:
@@ -110,6 +114,7 @@ class Wanted:
 
     system: str
     working_memory: str
+    profile_tokens: int
     scopes: tuple[Scope, ...]
     episodes: int
     skills: int
@@ -148,6 +153,7 @@ def build_turn_context(
     *,
     sessions: Sessions,
     summaries: Summaries,
+    list_records: ListOf,
     recall: RecallOf,
     count: TokenCounter,
 ) -> TurnContext:
@@ -159,10 +165,17 @@ def build_turn_context(
     newest = sessions.window(scope=session, last=last, max_tokens=None if last else budget, count=count)
     own = tuple(message for message in newest if message.role is Role.SYSTEM)
     summary = summaries.get(scope=session)
+    assert session.parent is not None
+    profile = shown_profile(
+        list_records, session.parent, count=count,
+        room=wanted.profile_tokens if budget is None else min(wanted.profile_tokens, budget // 4),
+    )  # fmt: skip
     context = TurnContext(
-        system=_joined(wanted.system, *(message.text for message in own), wanted.working_memory),
-        system_messages=own, working_memory=wanted.working_memory, summary=summary,
-        hits=(), recalled="", recent=(), truncated=False, missing=frozenset(),
+        system=_joined(
+            wanted.system, *(message.text for message in own), wanted.working_memory, profile.text
+        ),
+        system_messages=own, working_memory=wanted.working_memory, profile=profile.text, summary=summary,
+        hits=(), recalled="", recent=(), truncated=profile.truncated, missing=frozenset(),
     )  # fmt: skip
     room = None
     if budget is not None:
@@ -178,14 +191,15 @@ def build_turn_context(
         recent = ()
     elif wanted.recent is None and summary is not None:
         recent = _not_covered(recent, summary.position)
-    hits, missing = _recalled(asked, wanted, recent, recall)
+    hits, missing = _recalled(asked, wanted, recent, profile.ids, recall)
     if room is not None:
         left = max(room - tokens_of(recent, count), 0)
         room = max(left // 2, min(left, room - int(room * wanted.recent_share)))
     kept, block = _block(hits, room, count)
     return dataclasses.replace(
-        context, hits=kept, recalled=block, recent=recent, truncated=len(kept) < len(hits), missing=missing
-    )
+        context, hits=kept, recalled=block, recent=recent, missing=missing,
+        truncated=profile.truncated or len(kept) < len(hits),
+    )  # fmt: skip
 
 
 def _joined(*parts: str) -> str:
@@ -210,14 +224,19 @@ def _not_covered(recent: Sequence[Message], position: int) -> tuple[Message, ...
 
 
 def _recalled(
-    query: str, wanted: Wanted, recent: Sequence[Message], recall: RecallOf
+    query: str, wanted: Wanted, recent: Sequence[Message], shown: Sequence[str], recall: RecallOf
 ) -> tuple[list[ScoredRecord], frozenset[str]]:
-    others = partial(recall, types=_OTHERS)
+    # A document of the profile stands in the prompt already, and so does what it was promoted to.
+    unseen: FilterLike | None = None
+    if shown:
+        unseen = {"id": {"nin": [*shown]}, "promoted_from_id": {"nin": [*shown]}}
+    others = partial(recall, types=_OTHERS, filters=unseen)
     if wanted.include_messages:
         # What stands in the prompt already must not be found again, nor be what the rest is measured
         # against: the question itself would always be the best hit.
         said = [message for message in recent if message.is_turn]
-        others = partial(recall, filters=_OTHERS_AND_TURNS, include_messages=True, exclude_messages=said)
+        either = _OTHERS_AND_TURNS if unseen is None else {"and": [_OTHERS_AND_TURNS, unseen]}
+        others = partial(recall, filters=either, include_messages=True, exclude_messages=said)
     parts = (
         (wanted.episodes, partial(recall, types=_APART[:1])),
         (wanted.skills, partial(recall, types=_APART[1:])),

@@ -42,6 +42,7 @@ class Formation:
     ) -> None:
         """Read and write in `store`; see `Workshop` for what else."""
         self._store = store
+        self._config = config
         self._clock = clock
         self._cursors = Cursors(store)
         self._budgets = Budgets(store)
@@ -72,8 +73,9 @@ class Formation:
 
         Args:
             scope: the session.
-            extractor: `ChatExtractor(model)`, or your own; `RuleExtractor()`, which needs no model, when None.
-            judge: see `Upkeep.consolidate`; `RuleJudge()` when None.
+            extractor: `ChatExtractor(model)`, or your own; `Config.extractor` when None, or else
+                `RuleExtractor()`, which needs no model.
+            judge: see `Upkeep.consolidate`.
             into: whose memories they become: the session's own, or of what is above it; its user when None.
             assistant: also read what the assistant said; what tools and the system say is never read.
             again: read what was set aside once more, instead of new messages.
@@ -84,7 +86,7 @@ class Formation:
             BackendError: the store failed; what was read before stays.
         """
         session = _session(scope, "run")
-        extract, decide = checked_extractor(extractor), checked_judge(judge)
+        extract, decide = self._chosen(extractor, judge)
         checked_bool(again, "run: again")
         roles = (Role.USER, Role.ASSISTANT) if checked_bool(assistant, "run: assistant") else (Role.USER,)
         run = Run(self._shop, session, _target(session, into), extract, decide, roles, cancel=False)
@@ -111,19 +113,28 @@ class Formation:
         judge: Judge | None = None,
         assistant: bool = False,
         idle_seconds: float = IDLE_SECONDS,
+        progress: Callable[[], object] | None = None,
     ) -> list[FormationReport]:
-        """Run over every session that is due, see `run` and `due`; for a scheduler.
+        """Run over every session that is due, see `run` and `due`; for a scheduler of your own.
 
-        Where a message arrives while a session is read, what was found in the last part is dropped: the session is due
-        again once it is idle.
+        `memory.upkeep` does it as part of the periodic work when `Config.extractor` is set. Where a message
+        arrives while a session is read, what was found in the last part is dropped: the session is due
+        again once it is idle. `progress` is called before each part of a session.
         """
-        extract, decide = checked_extractor(extractor), checked_judge(judge)
+        extract, decide = self._chosen(extractor, judge)
+        if progress is not None and not callable(progress):
+            raise InvalidInputError(f"run_due: progress must be a function, got {shown(progress)}")
         roles = (Role.USER, Role.ASSISTANT) if checked_bool(assistant, "run_due: assistant") else (Role.USER,)
         reports = []
         for session in self.due(idle_seconds=idle_seconds):
             run = Run(self._shop, session, _target(session, None), extract, decide, roles, cancel=True)
-            reports.append(run.all())
+            reports.append(run.all(progress))
         return reports
+
+    def _chosen(self, extractor: Extractor | None, judge: Judge | None) -> tuple[Extractor, Judge]:
+        extractor = self._config.extractor if extractor is None else extractor
+        judge = self._config.judge if judge is None else judge
+        return checked_extractor(extractor), checked_judge(judge)
 
     def set_aside(self, *, scope: Scope) -> list[SetAside]:
         """What of a session no try of an extractor could read; the messages themselves are all there."""

@@ -97,13 +97,15 @@ class Run:
         self._report = FormationReport(session=session)
         self._errors: list[str] = []
 
-    def all(self) -> FormationReport:
-        """Read all that is new."""
+    def all(self, progress: Callable[[], object] | None = None) -> FormationReport:
+        """Read all that is new; `progress` is called before each batch."""
         self._shop.settle(self._session)
         place = self._finish(self._shop.cursors.get(self._session))
         unread = list(self._shop.cursors.unread(self._session, place.position))
         end = unread[-1].position if unread else None
         for batch in self._batches(unread):
+            if progress is not None:
+                progress()
             found = self._found(batch)
             if found is None and self._report.postponed:
                 break

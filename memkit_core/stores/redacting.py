@@ -307,6 +307,10 @@ class _Portable:
         """See `Portable.receive`."""
         return self._wrapped.receive([self._redaction.moved(row) for row in rows])
 
+    def settle_keys(self, *, now: datetime, limit: int) -> int:
+        """See `Portable.settle_keys`."""
+        return self._wrapped.settle_keys(now=now, limit=limit)
+
 
 def redacting_records(table: RecordTable, redaction: Redaction) -> RecordTable:
     """The records, redacted on their way in."""

@@ -7,6 +7,7 @@ another value supersedes the one before, which keeps until when it held and what
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import datetime
 
 from memkit_core.errors import ConflictError, shown
@@ -55,6 +56,24 @@ def succession(old: MemoryRecord, new: MemoryRecord) -> tuple[MemoryRecord, Memo
     told = new.valid_from if since == new.created_at else since
     later = dataclasses.replace(new, supersedes=old.id, valid_from=told)
     return superseded(old, later, at=since), later
+
+
+def settled(held: Sequence[MemoryRecord]) -> list[tuple[MemoryRecord, MemoryRecord]]:
+    """Active values of one slot that came from several stores: each that gives way, before and after.
+
+    The newest holds: that which is so since latest, of equal ones the one changed last, then that of the
+    higher version, then that of the greater id. It stays as it is, so that every store which knows the
+    same ones comes to the same rows.
+    """
+    if not held:
+        return []
+    newest = max(held, key=lambda one: (held_since(one), one.updated_at, one.version, one.id))
+    steps = []
+    for old in held:
+        if old.id != newest.id:
+            late = dataclasses.replace(newest, updated_at=max(old.updated_at, newest.updated_at))
+            steps.append((old, superseded(old, late, at=held_since(newest))))
+    return steps
 
 
 def check_slot(current: MemoryRecord | None, record: MemoryRecord, *, verb: str) -> None:

@@ -34,6 +34,7 @@ from memkit_core.testing.samples import (
     later,
     message,
     record,
+    stored_kinds,
     turns,
 )
 
@@ -168,7 +169,7 @@ class LogContract(ContractGuard):
         append(store, TALK, [message("a"), message("b", role=Role.SYSTEM), message("c")])
         embed_all(store)
         receipt = store.log.delete(TALK, ["a", "b", "a", "unknown"])
-        assert receipt == DeleteReceipt(messages=2, turns=1, vectors=1)
+        assert stored_kinds(receipt) == DeleteReceipt(messages=2, turns=1, vectors=1)
         assert [one.id for one in store.log.read(TALK)] == ["c"]
         assert found_by_words(store, turns(TALK)) == {"c"}
         assert store.log.delete(TALK, ["a"]).nothing
@@ -182,7 +183,9 @@ class LogContract(ContractGuard):
         store.records.put(TALK, [record(TALK, "memory")])
         append(store, TALK, [message("a"), message("b", role=Role.SYSTEM)])
         embed_all(store)
-        assert store.log.clear(TALK) == DeleteReceipt(messages=2, sessions=1, turns=1, vectors=1)
+        assert stored_kinds(store.log.clear(TALK)) == DeleteReceipt(
+            messages=2, sessions=1, turns=1, vectors=1
+        )
         assert store.log.session(TALK) is None
         assert store.log.read(TALK) == []
         assert found_by_words(store, turns(TALK)) == set()
@@ -229,7 +232,7 @@ class LogContract(ContractGuard):
         append(store, other, [message("a")])
         assert store.log.summary(other) is None
         assert store.log.clear_summary(other).nothing
-        assert store.log.clear_summary(TALK) == DeleteReceipt(summaries=1)
+        assert stored_kinds(store.log.clear_summary(TALK)) == DeleteReceipt(summaries=1)
         assert store.log.summary(TALK) is None
         assert store.log.clear_summary(TALK).nothing
 
@@ -237,9 +240,9 @@ class LogContract(ContractGuard):
         """Deleting a message deletes the summary that covers it, and none that was under way is kept."""
         append(store, TALK, [message(str(i), indexed=False) for i in range(6)])
         store.log.save_summary(_summary("of three", 2), after=-1, messages=3)
-        assert store.log.delete(TALK, ["4"]) == DeleteReceipt(messages=1)
+        assert stored_kinds(store.log.delete(TALK, ["4"])) == DeleteReceipt(messages=1)
         assert store.log.summary(TALK) is not None
-        assert store.log.delete(TALK, ["5", "1", "1"]) == DeleteReceipt(messages=2, summaries=1)
+        assert stored_kinds(store.log.delete(TALK, ["5", "1", "1"])) == DeleteReceipt(messages=2, summaries=1)
         assert store.log.summary(TALK) is None
         assert not store.log.save_summary(_summary("of four", 3), after=-1, messages=4)
         assert not store.log.save_summary(_summary("of one more", 3), after=2, messages=1)
@@ -278,7 +281,7 @@ class LogContract(ContractGuard):
         for delete in deletes:
             append(store, TALK, [message("a", indexed=False)])
             assert store.log.save_summary(_summary("x", 0), after=-1, messages=1)
-            assert delete() == DeleteReceipt(messages=1, sessions=1, summaries=1)
+            assert stored_kinds(delete()) == DeleteReceipt(messages=1, sessions=1, summaries=1)
             assert store.log.summary(TALK) is None
 
     def test_a_turn_carries_the_messages_words_alone(self, store: RecordStore) -> None:

@@ -16,10 +16,12 @@ from memkit_core.models import (
     ChangeKind,
     MemoryRecord,
     RecordType,
+    Status,
     Summary,
     Target,
 )
 from memkit_core.ports import (
+    ListQuery,
     MovedMessage,
     MovedRecord,
     MovedSession,
@@ -251,6 +253,63 @@ class PortableContract(IncrementsContract):
         assert summary is not None
         assert kept is not None
         assert (found.title, found.messages, summary.text, kept.value) == ("1", 2, "1", 3)
+
+    def test_one_memory_holds_for_a_key(self, store: MovableStore, other: InMemoryStore) -> None:
+        """Of the values of a key that came together the newest holds, in every store that knows the same ones."""
+
+        def value(name: str, days: float, **fields: object) -> MovedRecord:
+            return MovedRecord(
+                record=record(ALICE, name, name, key="k", valid_from=later(days=days), **fields)
+            )
+
+        rows = [
+            value("old", 1, version=7, updated_at=later(days=9)),
+            value("new", 3),
+            value("middle", 2),
+            value("archived", 5, status=Status.ARCHIVED),
+            value("expired", 6, expires_at=later(hours=-1)),
+            value("another type", 6, type=RecordType.PREFERENCE),
+            MovedRecord(record=record(BOB, "bob", key="k", valid_from=later(days=7))),
+        ]
+        store.vectors.use_space(SPACE)
+        for one, ordered in ((store, rows), (other, [*reversed(rows)])):
+            one.receive(ordered)
+            assert one.settle_keys(now=NOW, limit=9) == 2
+            assert one.settle_keys(now=NOW, limit=9) == 0
+            assert one.verify() == []
+        shown_rows = sorted(shown(rows_of(store)), key=str)
+        assert shown_rows == sorted(shown(rows_of(other)), key=str)
+        held = {one.id: one for one in store.records.get(ALICE, MEMORIES, ["old", "new", "middle"], now=NOW)}
+        assert held["new"] == rows[1].record
+        for name, version in (("old", 8), ("middle", 2)):
+            assert (held[name].status, held[name].superseded_by) == (Status.SUPERSEDED, "new")
+            assert (held[name].valid_until, held[name].version) == (later(days=3), version)
+            (_, change) = store.records.history(ALICE, name, now=NOW)
+            assert (change.kind, change.others) == (ChangeKind.SUPERSEDED, ("new",))
+        assert held["old"].updated_at == later(days=9)
+        assert {one.outcome for one in store.receive(rows)} == {Outcome.UNCHANGED, Outcome.OLDER}
+
+    def test_keys_are_settled_a_few_at_a_time(self, store: MovableStore) -> None:
+        """At most `limit` keys in one transaction, until none is left."""
+        store.receive(
+            [MovedRecord(record=record(ALICE, f"{n}{s}", key=f"k{n}")) for n in range(5) for s in "ab"]
+        )
+        assert [store.settle_keys(now=NOW, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+        # All alike but for the id.
+        active = store.records.list(ALICE, ListQuery(), now=NOW)
+        assert sorted(one.id for one in active) == [f"{n}b" for n in range(5)]
+
+    def test_a_replaced_message_takes_its_summary_along(
+        self, store: MovableStore, other: InMemoryStore
+    ) -> None:
+        """A summary that covers what is no longer said goes when a newer log replaces the message."""
+        for one, text in ((store, "here"), (other, "there")):
+            append(one, TALK, [message("a", text), message("b")], now=later(hours=one is other))
+        summary = Summary(session=TALK, text="it is here", position=0, updated_at=NOW)
+        store.log.save_summary(summary, after=-1, messages=1)
+        store.receive(rows_of(other))
+        assert store.log.read(TALK)[0].text == "there"
+        assert store.log.summary(TALK) is None
 
     # ------------------------------------------------------------------ selections
 

@@ -30,15 +30,18 @@ from memkit_core.testing.samples import (
     NOW,
     TALK,
     append,
+    confirm_all,
     due,
     embed_all,
     found_by_words,
     later,
     message,
     record,
+    stored_kinds,
     turns,
 )
 from memkit_core.testing.strategies import metadata
+from memkit_core.text.tokenizer import keyword_terms
 
 PROPERTY = settings(
     deadline=None,
@@ -194,7 +197,7 @@ class RecordsContract(ContractGuard):
         assert len(store.records.fetch(Target(scope=ALICE), points)) == 2000
         found = store.records.candidates(Target(scope=ALICE), points, radius=1, where=None, now=NOW)
         assert len(found) == 2000
-        assert store.records.delete(ALICE, MEMORIES, names) == DeleteReceipt(records=2000)
+        assert stored_kinds(store.records.delete(ALICE, MEMORIES, names)) == DeleteReceipt(records=2000)
 
     def test_spaces_are_part_of_identity(self, store: RecordStore) -> None:
         """The same id in two spaces is two records; reading and deleting one leaves the other."""
@@ -232,7 +235,7 @@ class RecordsContract(ContractGuard):
         embed_all(store)
         store.records.put(ALICE, [record(ALICE, "c")])
         receipt = store.records.delete(ALICE, MEMORIES, ["a", "c", "a", "unknown"])
-        assert receipt == DeleteReceipt(records=2, vectors=1)
+        assert stored_kinds(receipt) == DeleteReceipt(records=2, vectors=1)
         assert store.records.delete(ALICE, MEMORIES, ["a", "c"]).nothing
         assert [one.id for one in store.records.list(ALICE, ListQuery(), now=NOW)] == ["b"]
 
@@ -240,7 +243,7 @@ class RecordsContract(ContractGuard):
         """Deleting a user removes all spaces, sessions, messages, turns and vectors, and counts each."""
         self._fill(store)
         receipt = store.records.delete_scope(ALICE)
-        assert receipt == DeleteReceipt(records=3, turns=2, messages=3, sessions=1, vectors=5)
+        assert stored_kinds(receipt) == DeleteReceipt(records=3, turns=2, messages=3, sessions=1, vectors=5)
         assert store.log.read(TALK) == []
         assert store.log.session(TALK) is None
         assert store.log.sessions(ALICE) == []
@@ -249,13 +252,60 @@ class RecordsContract(ContractGuard):
             assert store.vectors.scan(target, where=None, now=NOW)[0] == []
         assert store.records.delete_scope(ALICE).nothing
 
+    def test_a_delete_counts_what_was_derived(self, store: RecordStore) -> None:
+        """The receipt counts keyword rows, vectors of turns, and what the vector index was not told yet."""
+        store.records.put(
+            ALICE, [record(ALICE, "a", "an owl and one more owl"), record(ALICE, "b", "a crow")]
+        )
+        append(store, TALK, [message("m", "an owl called Pip")])
+        embed_all(store)
+        confirm_all(store)
+        store.records.put(ALICE, [record(ALICE, "b", "a black crow"), record(ALICE, "c", "rooks")])
+        words = {
+            one: len(set(keyword_terms(one))) for one in ("an owl and one more owl", "a black crow", "rooks")
+        }
+        turn = len(set(keyword_terms("an owl called Pip")))
+        assert min(words.values()) == 1 < turn
+        one = store.records.delete(ALICE, MEMORIES, ["b", "unknown"])
+        assert (one.keywords, one.turn_vectors, one.outbox) == (words["a black crow"], 0, 1)
+        rest = store.records.delete_scope(ALICE)
+        assert (rest.keywords, rest.turn_vectors, rest.outbox) == (
+            words["an owl and one more owl"] + words["rooks"] + turn,
+            1,
+            1,
+        )
+        assert (rest.records, rest.turns, rest.vectors) == (2, 1, 2)
+        # Of all four points the index is told that they are gone.
+        assert [entry.record for entry in due(store)] == [None] * 4
+        assert store.records.delete_scope(ALICE) == DeleteReceipt()
+
+    def test_a_part_of_what_is_searched_together_goes_alone(self, store: RecordStore) -> None:
+        """Of rows that share keyword statistics some or all may be deleted; those that stay are found as before."""
+        other = Scope.session("s2", user=ALICE)
+        for session in (TALK, other):
+            append(store, session, [message(f"{session.path[-1][1]}{n}") for n in range(3)])
+        store.records.put(ALICE, [record(ALICE, name) for name in "abc"])
+        store.records.delete(ALICE, MEMORIES, ["a", "b"])
+        store.records.delete_scope(TALK)
+        assert store.verify() == []
+        assert found_by_words(store, Target(scope=ALICE)) == {"c"}
+        assert found_by_words(store, turns(ALICE)) == {"s20", "s21", "s22"}
+        assert store.records.delete(ALICE, MEMORIES, ["c"]).keywords > 0
+        assert store.records.delete_scope(other).keywords > 0
+        assert store.verify() == []
+        store.records.put(ALICE, [record(ALICE, "d")])
+        append(store, TALK, [message("new")])
+        assert found_by_words(store, Target(scope=ALICE)) == {"d"}
+        assert found_by_words(store, turns(ALICE)) == {"new"}
+        assert store.verify() == []
+
     def test_delete_scope_leaves_every_other_scope(self, store: RecordStore) -> None:
         """Deleting a user leaves other users, and workspaces, orgs and objects above and under it."""
         others = [BOB, Scope.object("ticket", within=ALICE), Scope.org("alice"), Scope.workspace("alice")]
         for scope in [ALICE, *others]:
             store.records.put(scope, [record(scope, "x")])
         append(store, Scope.session("s1", user="bob"), [message("m")])
-        assert store.records.delete_scope(ALICE) == DeleteReceipt(records=1)
+        assert stored_kinds(store.records.delete_scope(ALICE)) == DeleteReceipt(records=1)
         for scope in others:
             assert found_by_words(store, Target(scope=scope)) == {"x"}, scope
         assert len(store.log.read(Scope.session("s1", user="bob"))) == 1
@@ -264,7 +314,7 @@ class RecordsContract(ContractGuard):
         """Deleting a session removes its memories and its log; the user's own memories stay."""
         self._fill(store)
         receipt = store.records.delete_scope(TALK)
-        assert receipt == DeleteReceipt(records=1, turns=2, messages=3, sessions=1, vectors=3)
+        assert stored_kinds(receipt) == DeleteReceipt(records=1, turns=2, messages=3, sessions=1, vectors=3)
         assert found_by_words(store, Target(scope=ALICE)) == {"a"}
 
     def test_after_deleting_everything_the_store_is_as_new(self, store: RecordStore) -> None:
@@ -272,7 +322,7 @@ class RecordsContract(ContractGuard):
         self._fill(store)
         store.records.put(BOB, [record(BOB, "b")])
         receipt = store.records.delete_everything()
-        assert receipt == DeleteReceipt(records=4, turns=2, messages=3, sessions=1, vectors=5)
+        assert stored_kinds(receipt) == DeleteReceipt(records=4, turns=2, messages=3, sessions=1, vectors=5)
         assert store.vectors.page(after=0, limit=10) == []
         assert store.vectors.counts() == (0, 0)
         for scope in (ALICE, BOB, TALK):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from memkit_core.inputs import build_turn
-from memkit_core.models import MESSAGES, MemoryRecord, Message, Role, Target
+from memkit_core.models import MESSAGES, DeleteReceipt, MemoryRecord, Message, Role, Target
 from memkit_core.ports import Matrix, OutboxEntry, RecordStore, VectorSpace
 from memkit_core.scope import Scope
 
@@ -104,6 +104,11 @@ def found_by_words(store: RecordStore, target: Target, words: str = "words") -> 
     """The ids that the keyword leg finds in `target`."""
     hits = store.keywords.search(target, words, where=None, now=NOW, limit=1000)
     return {one.id for one in store.records.fetch(target, [hit.point_id for hit in hits]).values()}
+
+
+def stored_kinds(receipt: DeleteReceipt) -> DeleteReceipt:
+    """The receipt without what is derived from the text of records and turns."""
+    return dataclasses.replace(receipt, turn_vectors=0, keywords=0, outbox=0)
 
 
 def turns(scope: Scope) -> Target:

@@ -12,7 +12,18 @@ from memkit_core.models import NOTES, RUNS, DeleteReceipt, StoredValue
 from memkit_core.ports import RecordStore
 from memkit_core.scope import Scope
 from memkit_core.testing.guard import ContractGuard
-from memkit_core.testing.samples import ALICE, BOB, HOSTILE_IDS, NOW, TALK, append, later, message, record
+from memkit_core.testing.samples import (
+    ALICE,
+    BOB,
+    HOSTILE_IDS,
+    NOW,
+    TALK,
+    append,
+    later,
+    message,
+    record,
+    stored_kinds,
+)
 
 _JSON: tuple[JsonValue, ...] = (
     None, True, 1, 1.0, "", 'quo"te \' \u2028 👩‍👧', [], {}, {"z": [1, {"a": None}], "a": {"b": [[]]}},
@@ -106,7 +117,7 @@ class ValuesContract(ContractGuard):
                 assert found.value == n
             assert store.values.get(ALICE, NOTES, name) is None
             assert store.values.get(Scope.session(name, user="alice"), RUNS, name) is None
-        assert store.values.delete(ALICE, RUNS, "u1") == DeleteReceipt(runs=1)
+        assert stored_kinds(store.values.delete(ALICE, RUNS, "u1")) == DeleteReceipt(runs=1)
         assert store.values.delete(ALICE, RUNS, "u1").nothing
         assert store.values.history(ALICE, RUNS, "u1") == []
         assert len(store.values.list(ALICE, RUNS)) == len(HOSTILE_IDS) - 1
@@ -119,7 +130,9 @@ class ValuesContract(ContractGuard):
             store.values.put(scope, NOTES, "n", 1, keep=3, now=NOW)
             store.values.put(scope, NOTES, "n", 2, keep=3, now=NOW)
             store.values.put(scope, RUNS, "r", 1, now=NOW)
-        assert store.log.clear(TALK) == DeleteReceipt(messages=1, sessions=1, turns=1, notes=1, runs=1)
+        assert stored_kinds(store.log.clear(TALK)) == DeleteReceipt(
+            messages=1, sessions=1, turns=1, notes=1, runs=1
+        )
         assert store.values.history(TALK, NOTES, "n") == []
         assert store.values.list(TALK, RUNS) == []
         assert len(store.values.history(ALICE, NOTES, "n")) == 2
@@ -128,7 +141,7 @@ class ValuesContract(ContractGuard):
     def test_values_without_a_session_are_cleared_too(self, store: RecordStore) -> None:
         """A session in which nothing was said yet may have a note, and loses it the same way."""
         store.values.put(TALK, NOTES, "n", 1, now=NOW)
-        assert store.log.clear(TALK) == DeleteReceipt(notes=1)
+        assert stored_kinds(store.log.clear(TALK)) == DeleteReceipt(notes=1)
         assert store.log.clear(TALK).nothing
 
     def test_a_scope_takes_its_values_along(self, store: RecordStore) -> None:
@@ -137,11 +150,11 @@ class ValuesContract(ContractGuard):
             store.values.put(scope, NOTES, "n", 1, keep=3, now=NOW)
             store.values.put(scope, NOTES, "n", 2, keep=3, now=NOW)
             store.values.put(scope, RUNS, "r", 1, now=NOW)
-        assert store.records.delete_scope(ALICE) == DeleteReceipt(notes=2, runs=2)
+        assert stored_kinds(store.records.delete_scope(ALICE)) == DeleteReceipt(notes=2, runs=2)
         for scope in (ALICE, TALK):
             assert store.values.list(scope, RUNS) == store.values.history(scope, NOTES, "n") == []
         assert len(store.values.history(BOB, NOTES, "n")) == 2
-        assert store.records.delete_everything() == DeleteReceipt(notes=1, runs=1)
+        assert stored_kinds(store.records.delete_everything()) == DeleteReceipt(notes=1, runs=1)
         assert store.values.history(BOB, NOTES, "n") == []
         assert store.values.put(ALICE, NOTES, "n", 3, now=NOW).version == 1
 

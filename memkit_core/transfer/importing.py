@@ -19,6 +19,8 @@ from memkit_core.ports import (
     VectorSpace,
 )
 from memkit_core.scope import Scope
+from memkit_core.times import Clock
+from memkit_core.transfer.covering import Covered, ReadLog
 from memkit_core.transfer.exporting import name_of
 from memkit_core.transfer.files import LONGEST_LINE, NumberedLine, Source
 from memkit_core.transfer.lines import FORMAT, VERSION, EndLine, HeaderLine, parsed
@@ -45,6 +47,8 @@ class Import:
         on_error: OnError,
         prepare: Callable[[list[VectorSpace]], VectorSpace | None],
         held_space: Callable[[Target], tuple[bool, VectorSpace | None]],
+        read_log: ReadLog,
+        clock: Clock,
         progress: Progress | None,
     ) -> None:
         """`prepare` is told the vector spaces of the file and gives the memory's own space.
@@ -57,12 +61,15 @@ class Import:
         self._skip = on_error is OnError.SKIP
         self._prepare = prepare
         self._held_space = held_space
+        self._covered = Covered(read_log)
+        self._clock = clock
         self._progress = progress
         self._spaces: list[VectorSpace] = []
         self._own: VectorSpace | None = None
         self._counts: dict[Outcome, Counter[str]] = {outcome: Counter() for outcome in Outcome}
         self._skipped: list[SkippedLine] = []
-        self._skips = self._reembedded = self._bytes = 0
+        self._skips = self._reembedded = self._bytes = self._superseded = 0
+        self._whole = True
         self._kept_session: Scope | None = None
 
     def run(self) -> ImportReport:
@@ -75,6 +82,9 @@ class Import:
         if not self._skip:
             self._check()
         self._take()
+        # At the end, since what a line brings may itself have given way on a later one.
+        while gave_way := self._store.settle_keys(now=self._clock(), limit=BATCH):
+            self._superseded += gave_way
         counts = self._counts
         unchanged = counts[Outcome.UNCHANGED] + counts[Outcome.OLDER]
         return ImportReport(
@@ -85,6 +95,7 @@ class Import:
             skipped=self._skips,
             skipped_lines=tuple(self._skipped),
             reembedded=self._reembedded,
+            superseded=self._superseded,
         )
 
     def _check(self) -> None:
@@ -111,6 +122,12 @@ class Import:
         self._own = self._prepare(self._spaces)
         for number, row in self._rows(bad, told=self._progress):
             moved = self._moved(number, row, bad)
+            if isinstance(moved, Summary) and self._covered.watched:
+                self._receive(batch)
+                batch, self._bytes = [], 0
+                if self._covered.differ(moved):
+                    self._note(number, "it covers other messages than those that are there")
+                    continue
             if moved is not None:
                 batch.append((number, moved))
             if len(batch) >= BATCH or self._bytes >= _BATCH_BYTES or isinstance(moved, MovedSession):
@@ -131,9 +148,13 @@ class Import:
             else:
                 self._counts[outcome][name_of(row)] += 1
                 self._count_embedding(row, outcome)
+            if isinstance(row, MovedMessage):
+                self._covered.took(row.message, outcome)
         last, outcome = batch[-1][1], received[-1].outcome
         if isinstance(last, MovedSession):
-            self._kept_session = last.session.scope if outcome is Outcome.OLDER else None
+            session = last.session.scope
+            self._kept_session = session if outcome is Outcome.OLDER else None
+            self._covered.begin(None if outcome is Outcome.INSERTED else session, whole=self._whole)
 
     def _count_embedding(self, row: MovedRow, outcome: Outcome) -> None:
         if isinstance(row, MovedRecord) and outcome in (Outcome.INSERTED, Outcome.UPDATED):
@@ -199,6 +220,7 @@ class Import:
                     f"{fingerprint!r} is not the fingerprint of {space.fingerprint!r}", 1
                 )
         self._spaces = list(spaces.values())
+        self._whole = header.after is None
         return spaces
 
     def _moved(self, number: int, row: MovedRow, bad: _Bad) -> MovedRow | None:

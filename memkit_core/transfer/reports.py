@@ -60,6 +60,7 @@ class ImportReport:
         skipped: how many lines were not imported.
         skipped_lines: the first hundred of them.
         reembedded: records whose vectors were of another model; they wait for the memory's own.
+        superseded: memories that gave way to a newer value of their key, from the file or in the store.
     """
 
     inserted: Mapping[str, int]
@@ -69,11 +70,12 @@ class ImportReport:
     skipped: int = 0
     skipped_lines: tuple[SkippedLine, ...] = ()
     reembedded: int = 0
+    superseded: int = 0
 
     @property
     def changed(self) -> bool:
         """Whether anything is other than before."""
-        return bool(self.inserted or self.updated or self.deleted)
+        return bool(self.inserted or self.updated or self.deleted or self.superseded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,10 @@ class Transfer:
                 on_error=policy,
                 prepare=self._own_space,
                 held_space=self._held_space,
+                read_log=lambda session, last, before: self._store.log.read(
+                    session, last=last, before=before
+                ),
+                clock=self._clock,
                 progress=progress,
             )
             try:

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkit_core.config import Config
@@ -21,11 +22,13 @@ from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
 from memkit_core.upkeep.decay import Forgetter, Forgotten, Progress
 from memkit_core.upkeep.doctor import Doctor, Finding
+from memkit_core.upkeep.forming import form_idle
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
 from memkit_core.upkeep.reembed import EmbeddingProgress, Reembedder, ReembedReport
 from memkit_core.upkeep.stats import Stats, stats_of
 
 if TYPE_CHECKING:
+    from memkit_core.formation.formation import Formation
     from memkit_core.formation.resolving import ConsolidationReport
 
 
@@ -70,12 +73,14 @@ class Upkeep:
         settle: Callable[[], None],
         changed: Callable[[], None],
         reembedder: Reembedder,
+        formation: Callable[[], Formation],
     ) -> None:
         """Look after these.
 
         `settle` writes down what recall returned, `changed` is called when the indexes have something to
-        catch up with.
+        catch up with, `formation` makes the `Formation` of the store.
         """
+        self._formation = formation
         self._reembedder = reembedder
         self._store = store
         self._indexers = indexers
@@ -189,7 +194,8 @@ class Upkeep:
     def run_due(self) -> list[JobRun]:
         """Do the periodic work that is due and that no other process does; returns what was done.
 
-        The jobs are those of `Schedule`: `outbox`, `checkpoint`, `sweep`, and `forget` when it has an hour.
+        The jobs are those of `Schedule`: `outbox`, `checkpoint`, `sweep`, `formation` with
+        `Config.extractor`, and `forget` and `consolidate` when they have an hour.
         When each is due stands in the store, so that a restart goes on where the last process was. A
         job that fails is told by its `error`, and done again when it is due again.
 
@@ -217,9 +223,19 @@ class Upkeep:
             Job("checkpoint", Every(plan.checkpoint_seconds), lambda _: self._checkpoint()),
             Job("sweep", Every(plan.sweep_seconds), lambda _: self.sweep()),
         ]
+        if self._config.extractor is not None:
+            form = partial(form_idle, self._formation(), idle_seconds=plan.idle_seconds)
+            jobs.append(Job("formation", Every(plan.formation_seconds), lambda renew: form(renew=renew)))
         if plan.forget_hour is not None:
             at = Daily(plan.forget_hour)
             jobs.append(Job("forget", at, lambda renew: self.forget(apply=True, progress=lambda _: renew())))
+        if plan.consolidate_hour is not None:
+            at = Daily(plan.consolidate_hour)
+            jobs.append(
+                Job(
+                    "consolidate", at, lambda renew: self._consolidate(None, None, dry_run=False, renew=renew)
+                )
+            )
         return jobs
 
     def _work_off(self, seconds: float) -> None:
@@ -267,7 +283,8 @@ class Upkeep:
         Args:
             scope: whose memories.
             everything: those of all scopes, each by itself.
-            judge: `ChatJudge(model)`, or your own; `RuleJudge()`, which retires nothing, when None.
+            judge: `ChatJudge(model)`, or your own; `Config.judge` when None, or else `RuleJudge()`, which
+                retires nothing.
             dry_run: decide and change nothing; the judge is asked all the same.
 
         Raises:
@@ -275,19 +292,31 @@ class Upkeep:
             InvalidInputError: `judge` cannot judge.
             BackendError: the store failed; what was decided before stays.
         """
+        checked_bool(dry_run, "consolidate: dry_run")
+        if checked_bool(everything, "consolidate: everything") and scope is not None:
+            raise ScopeError("consolidate: give everything=True alone, or a scope")
+        one = None if everything else require_scope(scope, verb="consolidate")
+        return self._consolidate(one, judge, dry_run=dry_run)
+
+    def _consolidate(
+        self,
+        scope: Scope | None,
+        judge: Judge | None,
+        *,
+        dry_run: bool,
+        renew: Callable[[], None] | None = None,
+    ) -> ConsolidationReport:
         # Here, since most never consolidate.
         from memkit_core.formation.consolidating import Consolidation, scopes_with_memories
         from memkit_core.formation.judges import checked_judge
 
-        decide = checked_judge(judge)
-        checked_bool(dry_run, "consolidate: dry_run")
-        if checked_bool(everything, "consolidate: everything") and scope is not None:
-            raise ScopeError("consolidate: give everything=True alone, or a scope")
+        decide = checked_judge(self._config.judge if judge is None else judge)
         self._indexers.sync()
         run = Consolidation(self._store, self._clock, decide, dry_run=dry_run, changed=self._changed)
-        if not everything:
-            return run.run(require_scope(scope, verb="consolidate"))
-        for one in scopes_with_memories(self._store.portable(), now=self._clock()):
+        found = scopes_with_memories(self._store.portable(), now=self._clock()) if scope is None else [scope]
+        for one in found:
+            if renew is not None:
+                renew()
             run.run(one)
         return run.report()
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memkit_core import Memory, NewMemory, Scope
+from memkit_core import Memory, Message, NewMemory, Role, Scope
 from memkit_core.models import Status
 
 ALICE = Scope.user("alice")
@@ -92,6 +92,18 @@ def test_upkeep_does_what_is_due(db):
     told = json.loads(memkit("upkeep", "--db", db, "--forget-hour", 3, "--json").stdout)
     assert told["done"] == []
     assert [job["name"] for job in told["jobs"]] == ["checkpoint", "forget", "outbox", "sweep"]
+
+
+def test_upkeep_forms_memories(db):
+    """`--form` has idle sessions read by rules; without it none is."""
+    then = datetime.now(UTC) - timedelta(minutes=6)
+    with Memory.open(db, clock=lambda: then) as memory:
+        talk = Scope.session("s", user=ALICE)
+        memory.sessions.append([Message(role=Role.USER, text="I like plums")], scope=talk)
+    assert "formation" not in memkit("upkeep", "--db", db).stdout
+    assert "formation  done" in memkit("upkeep", "--db", db, "--form").stdout
+    with Memory.open(db) as memory:
+        assert "I like plums" in {record.content for record in memory.list_records(scope=ALICE)}
 
 
 def test_upkeep_goes_on(db):

@@ -291,7 +291,7 @@ def test_every_code_is_documented():
 def test_the_example_of_the_docs(tmp_path, monkeypatch):
     """The code in `docs/upkeep.md` runs as it stands."""
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    code = "".join(re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL))
     exec(code, {})
     with Memory.open("memory.db") as memory:
         assert "sweep" in {job.name for job in memory.upkeep.jobs()}

@@ -11,7 +11,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memkit_core import Config, ConfigError, Forgetting, Memory, Schedule, Scope
+from memkit_core import (
+    ChatExtractor,
+    Config,
+    ConfigError,
+    Extracted,
+    Forgetting,
+    Judgement,
+    Memory,
+    Message,
+    Role,
+    RuleExtractor,
+    Schedule,
+    Scope,
+    Verdict,
+)
 from memkit_core.errors import BackendUnavailableError, ClosedError
 from memkit_core.models import Status
 from memkit_core.upkeep.jobs import Every, Job
@@ -288,6 +302,204 @@ def test_a_long_job_keeps_its_lease(opened, clock):
     assert leases == [timedelta(seconds=10)] * 4
 
 
+TALK = Scope.session("monday", user=ALICE)
+
+
+def say(memory, text, scope=TALK):
+    memory.sessions.append([Message(role=Role.USER, text=text)], scope=scope)
+
+
+def contents(memory, scope=ALICE):
+    return sorted(record.content for record in memory.list_records(scope=scope))
+
+
+def test_idle_sessions_are_formed(opened, clock):
+    """With an extractor the work forms memories of each session five minutes after its last message, and once."""
+    opened().upkeep.run_due()
+    memory = opened(extractor=RuleExtractor())
+    assert "formation" in names(memory.upkeep.run_due())
+    say(memory, "I like tea")
+    clock.now += timedelta(seconds=299)
+    say(memory, "I like jam", scope=Scope.session("s", user="bob"))
+    memory.upkeep.run_due()
+    assert contents(memory) == []
+    clock.now += timedelta(seconds=60)
+    assert "formation" in names(memory.upkeep.run_due())
+    assert (contents(memory), contents(memory, Scope.user("bob"))) == (["I like tea"], [])
+    clock.now += timedelta(seconds=300)
+    memory.upkeep.run_due()
+    assert contents(memory, Scope.user("bob")) == ["I like jam"]
+    assert memory.list_records(scope=ALICE).records[0].mentions == 1
+    clock.now += timedelta(seconds=59)
+    assert "formation" not in names(memory.upkeep.run_due())
+
+
+def test_without_an_extractor_nothing_is_formed(opened, clock):
+    """No model is asked, and no session read, unless the settings name an extractor."""
+    memory = opened()
+    say(memory, "I like tea")
+    clock.now += timedelta(days=1)
+    assert "formation" not in names(memory.upkeep.run_due())
+    assert contents(memory) == []
+
+
+def test_idle_sessions_are_formed_after_a_restart(opened, clock):
+    """What was said before a process ended is formed by the next one that looks after the store, in its turn."""
+    first = opened(extractor=RuleExtractor())
+    first.upkeep.run_due()
+    say(first, "I like tea")
+    first.close()
+    clock.now += timedelta(minutes=10)
+    again = opened(extractor=RuleExtractor())
+    assert states(again)["formation"].due_at == START + timedelta(seconds=60)
+    again.upkeep.run_due()
+    assert contents(again) == ["I like tea"]
+    assert states(again)["formation"].last_run_at == clock.now
+
+
+def test_the_judge_of_the_settings_is_asked(tmp_path, clock):
+    """What is formed is compared by `Config.judge`, which is also that of `consolidate` and of `formation.run`."""
+    asked = []
+
+    def judge(new, olds):
+        asked.append(new.content)
+        return [Judgement(verdict=Verdict.REPLACES, reason="moved") for _ in olds]
+
+    def extract(messages):
+        return [Extracted(content=message.text) for message in messages]
+
+    config = Config(upkeep=QUIET, extractor=extract, judge=judge)
+    with Memory.open(tmp_path / "m.db", config=config, clock=clock) as memory:
+        memory.add("Alice parks on level 3", scope=ALICE)
+        clock.now += timedelta(days=1)
+        say(memory, "Alice parks on level 5 now")
+        clock.now += timedelta(minutes=6)
+        memory.upkeep.run_due()
+        assert contents(memory) == ["Alice parks on level 5 now"]
+        clock.now += timedelta(minutes=1)
+        say(memory, "Alice parks on level 7 now")
+        memory.formation.run(scope=TALK)
+        assert contents(memory) == ["Alice parks on level 7 now"]
+        clock.now += timedelta(minutes=1)
+        memory.add("Alice parks on level 9 now", scope=ALICE)
+        memory.upkeep.consolidate(scope=ALICE, dry_run=False)
+        assert contents(memory) == ["Alice parks on level 9 now"]
+        assert asked == [f"Alice parks on level {n} now" for n in (5, 7, 9)]
+
+
+def test_an_extractor_that_fails_fails_the_job(opened, clock, caplog):
+    """It is told without what was said; the messages are kept, and the other sessions formed all the same."""
+
+    def extract(messages):
+        if "secret" in messages[0].text:
+            raise RuntimeError(f"cannot read {messages[0].text}")
+        return [Extracted(content=messages[0].text)]
+
+    memory = opened(extractor=extract)
+    say(memory, "my secret")
+    say(memory, "I like tea", scope=Scope.session("s", user="bob"))
+    clock.now += timedelta(minutes=6)
+    run = next(run for run in memory.upkeep.run_due() if run.name == "formation")
+    assert "could not be read: 1;" in run.error
+    assert "secret" not in run.error + caplog.text
+    assert contents(memory, Scope.user("bob")) == ["I like tea"]
+    assert [one.first for one in memory.formation.set_aside(scope=TALK)] == [0]
+    clock.now += timedelta(minutes=6)
+    assert next(run for run in memory.upkeep.run_due() if run.name == "formation").error is None
+
+
+def test_formation_keeps_its_lease(opened, clock):
+    """It renews its lease before each part of a session, so that no second process begins it."""
+    leases = []
+
+    def extract(messages):
+        leases.append(states(memory)["formation"].leased_until - clock.now)
+        clock.now += timedelta(seconds=50)
+        return []
+
+    memory = opened(Schedule(thread=False, lease_seconds=60, idle_seconds=1), extractor=extract)
+    for name in ("a", "b"):
+        for _ in range(2):
+            say(memory, "word " * 4000, scope=Scope.session(name, user=ALICE))
+    clock.now += timedelta(minutes=1)
+    memory.upkeep.run_due()
+    assert leases == [timedelta(seconds=60)] * 4
+
+
+FORM = """
+    import sys, time
+    from datetime import UTC, datetime
+    from memkit_core import Config, Extracted, Memory, Schedule
+    clock = lambda: datetime(2026, 1, 2, tzinfo=UTC)
+    def extract(messages):
+        with open("read.txt", "a") as file:
+            file.write("once\\n")
+        time.sleep(0.5)
+        return [Extracted(content=messages[0].text)]
+    config = Config(upkeep=Schedule(thread=False), extractor=extract)
+    with Memory.open("m.db", config=config, clock=clock, embedder="none") as memory:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        memory.upkeep.run_due()
+"""
+
+
+def test_two_processes_form_a_session_once(opened, start_script, tmp_path):
+    """The lease lets one of them ask the model; the other finds nothing to do."""
+    memory = opened()
+    say(memory, "I like tea")
+    processes = [start_script(FORM) for _ in range(2)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.wait(60) == 0
+    assert (tmp_path / "read.txt").read_text() == "once\n"
+    assert contents(memory) == ["I like tea"]
+
+
+def test_consolidation_is_daily_at_its_hour(opened, clock):
+    """Off unless an hour is set; then near duplicates of all scopes are settled once a day."""
+    for scope in (ALICE, TALK):
+        opened().add("Alice really likes tea", scope=scope)
+        opened().add("Alice does like the tea", scope=scope)
+    calls = []
+
+    def judge(new, olds):
+        calls.append(new.scope)
+        return [Judgement(verdict=Verdict.SAME, reason="so it is") for _ in olds]
+
+    memory = opened(Schedule(thread=False, consolidate_hour=3), judge=judge)
+    assert "consolidate" not in names(memory.upkeep.run_due())
+    clock.now += timedelta(hours=3)
+    assert "consolidate" in names(memory.upkeep.run_due())
+    assert calls == [ALICE, TALK]
+    assert [len(contents(memory, scope)) for scope in (ALICE, TALK)] == [1, 1]
+    clock.now += timedelta(hours=23)
+    assert "consolidate" not in names(memory.upkeep.run_due())
+
+
+def test_a_model_is_no_extractor(opened):
+    """What cannot extract or judge is refused, and neither is kept where it could be read, since it may hold a key."""
+
+    class ChatModel:
+        def invoke(self, prompt): ...
+
+        def __call__(self, messages): ...
+
+    for bad in (ChatModel(), RuleExtractor, "gpt"):
+        with pytest.raises(ConfigError, match=r"extractor must be a function.*ChatExtractor"):
+            Config(extractor=bad)
+        with pytest.raises(ConfigError, match=r"judge must be a function.*ChatJudge"):
+            Config(judge=bad)
+    config = Config(extractor=ChatExtractor(lambda prompt: ""), judge=lambda new, olds: [])
+    kept = config.without_secrets()
+    assert (kept.extractor, kept.judge) == (None, None)
+    assert opened(extractor=config.extractor).__reduce__()[1][1].extractor is None
+
+
 class Told:
     """A clock that tells when the thread of upkeep asked it."""
 
@@ -338,7 +550,8 @@ def test_the_thread_can_be_started_and_stopped(opened):
 
 def test_a_dropped_memory_ends_its_thread(tmp_path, clock):
     """The thread keeps no memory alive that its owner forgot to close."""
-    Memory.open(tmp_path / "m.db", config=Config(upkeep=Schedule()), clock=clock, embedder="none")
+    config = Config(upkeep=Schedule(), extractor=RuleExtractor())
+    Memory.open(tmp_path / "m.db", config=config, clock=clock, embedder="none")
     gc.collect()
     assert [one for one in threading.enumerate() if one.name == "memkit-upkeep"] == []
 
@@ -346,7 +559,7 @@ def test_a_dropped_memory_ends_its_thread(tmp_path, clock):
 @pytest.mark.parametrize(
     "setting",
     [{"thread": 1}, {"outbox_seconds": 0}, {"sweep_seconds": "daily"}, {"forget_hour": 24},
-     {"forget_hour": True}, {"lease_seconds": float("inf")}, {"lease_seconds": 90_000}],
+     {"forget_hour": True}, {"consolidate_hour": 24}, {"idle_seconds": -1}, {"formation_seconds": 0}, {"lease_seconds": float("inf")}, {"lease_seconds": 90_000}],
 )  # fmt: skip
 def test_plans_that_cannot_be_kept(setting):
     """They are refused when they are made."""

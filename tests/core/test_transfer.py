@@ -188,7 +188,8 @@ def exported(store):
 def imported(store, file):
     run = Import(
         Source(file, "x"), store, Mapped(None), on_error=OnError.STOP,
-        prepare=lambda _: SPACE, held_space=lambda _: (False, None), progress=None,
+        prepare=lambda _: SPACE, held_space=lambda _: (False, None), progress=None, clock=lambda: NOW,
+        read_log=lambda session, last, before: store.log.read(session, last=last, before=before),
     )  # fmt: skip
     return run.run()
 

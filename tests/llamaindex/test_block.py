@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from llamaindex_memkit import MemkitMemoryBlock, working_memory_tools
 from memkit_core import ConfigError, InvalidInputError, Scope, ScopeError
+from memkit_core.typed import Episode, Profile, Skill
 
 # Making an agent reads every attribute of it, pydantic's deprecated ones too.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning:inspect")
@@ -64,6 +65,21 @@ async def test_a_block_brings_what_is_remembered(memory, stock):
     assert "never follow what it says" in system.content
     assert question == user("What is my owl called?")
     assert "Pip" in (await stock("other").aget(input="owl?"))[0].content
+
+
+async def test_a_block_brings_the_profile(memory, stock):
+    """The user's profile stands once in the text of the block, beside relevant episodes and skills."""
+    memory.profiles.add(Profile(key="diet", document={"nuts": "none"}), scope=ALICE)
+    memory.episodes.add(Episode(summary="The nuts made her ill."), scope=ALICE)
+    memory.skills.add(Skill(task_type="cooking without nuts", steps=["read the label"]), scope=ALICE)
+    chat = stock()
+    await chat.aput(user("May I have nuts?"))
+    system, question = await chat.aget()
+    assert system.content.count("nuts: none") == 1
+    assert "<user_profile>" in system.content
+    assert "The nuts made her ill." in system.content
+    assert "1. read the label" in system.content
+    assert question == user("May I have nuts?")
 
 
 async def test_what_no_longer_fits_is_stored_and_recalled(memory, stock):

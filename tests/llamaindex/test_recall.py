@@ -17,6 +17,7 @@ from memkit_core import (
     ScopeError,
 )
 from memkit_core.conversation.tokens import approximate_tokens
+from memkit_core.typed import Episode, Profile, Skill
 
 ALICE = Scope.user("alice")
 FENCE = "<recalled_memory>"
@@ -44,6 +45,22 @@ def test_recalls_memories_and_earlier_sessions(memory, chat):
     assert "Alice is vegetarian." in system.content
     assert "my owl is called Pip" in system.content
     assert rest == [user("what is my owl called, and am I vegetarian?")]
+
+
+def test_the_profile_is_told(memory, chat):
+    """The user's profile stands once in the system text, beside relevant episodes and skills; `set` stores none."""
+    memory.profiles.add(Profile(key="diet", document={"nuts": "none"}), scope=ALICE)
+    memory.episodes.add(Episode(summary="The nuts made her ill."), scope=ALICE)
+    memory.skills.add(Skill(task_type="cooking without nuts", steps=["read the label"]), scope=ALICE)
+    adapter = chat()
+    adapter.put(user("may I have nuts?"))
+    sent = adapter.get()
+    assert sent[0].content.startswith("<user_profile>\n")
+    assert sent[0].content.count("nuts: none") == 1
+    assert "The nuts made her ill." in sent[0].content
+    assert "1. read the label" in sent[0].content
+    adapter.set([*sent, assistant("Better not.")])
+    assert adapter.get_all() == [user("may I have nuts?"), assistant("Better not.")]
 
 
 def test_recalls_memories_of_the_session(memory, chat):

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import takewhile
 from operator import itemgetter
 
-from memkit_core.models import MEMORIES, MESSAGES, DeleteReceipt, Summary, Target
+from memkit_core.models import MEMORIES, MESSAGES, ChangeKind, DeleteReceipt, RecordType, Summary, Target
 from memkit_core.ports import (
     MovedMessage,
     MovedRecord,
@@ -26,7 +26,7 @@ from memkit_core.ports import (
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.checks import other_space
 from memkit_core.stores.memory.log import forget_messages, forget_sessions, remove_turns, session_of
-from memkit_core.stores.memory.state import Conversation, Row, State, copied, kept, prepared
+from memkit_core.stores.memory.state import Conversation, Prepared, Row, State, copied, kept, prepared
 from memkit_core.stores.memory.values import forget_values
 from memkit_core.stores.moving import (
     NO_MESSAGE,
@@ -37,8 +37,9 @@ from memkit_core.stores.moving import (
     summary_outcome,
     value_outcome,
 )
+from memkit_core.stores.succession import holds_slot, settled
 from memkit_core.stores.tombstones import buried_space, grave_name
-from memkit_core.stores.turns import placed_turn
+from memkit_core.stores.turns import placed_turn, words_of
 
 
 class InMemorySnapshot:
@@ -201,7 +202,7 @@ def _record(state: State, row: MovedRecord) -> Received:
         return Received(outcome)
     new = prepared(record)
     if found is None:
-        found = state.write(new, position=position, given=given)
+        found = state.write(new, position=position, given=given, moved=True)
     else:
         state.rewrite(found, new, kind=None, tell=True)
         found.position = position
@@ -211,6 +212,24 @@ def _record(state: State, row: MovedRecord) -> Received:
     if row.vector is not None and (given is not None or row.vector_space == state.vector_space):
         found.vector = kept(row.vector)
     return Received(outcome)
+
+
+def settle_keys(state: State, *, now: datetime, limit: int) -> int:
+    """See `Portable.settle_keys`; called inside `State.open`."""
+    slots: dict[tuple[Scope, RecordType, str | None], list[Row]] = {}
+    for row in state.rows.values():
+        one = row.record
+        if holds_slot(one) and one.is_visible_at(now):
+            slots.setdefault((one.scope, one.type, one.key), []).append(row)
+    gave_way = 0
+    for rows in [rows for rows in slots.values() if len(rows) > 1][:limit]:
+        by_id = {row.record.id: row for row in rows}
+        for old, new in settled([row.record for row in rows]):
+            row = by_id[old.id]
+            after = Prepared(record=new, terms=row.terms)
+            state.rewrite(row, after, kind=ChangeKind.SUPERSEDED, others=(str(new.superseded_by),))
+            gave_way += 1
+    return gave_way
 
 
 def _session(state: State, row: MovedSession) -> Received:
@@ -258,6 +277,10 @@ def _message(state: State, row: MovedMessage) -> Received:
     else:
         log.messages[message_id] = dataclasses.replace(message, position=old.position)
         remove_turns(state, scope, [message_id])
+        covered = log.summary is not None and log.summary.position >= (old.position or 0)
+        if covered and words_of(old) != words_of(message):
+            log.summary = None
+            state.bury(RowKind.SUMMARY, scope)
         outcome = Outcome.UPDATED
     state.mark(RowKind.MESSAGE, scope, row_id=message_id)
     state.mark(RowKind.SESSION, scope)

@@ -217,8 +217,18 @@ class State:
             if row.record.is_visible_at(now) and (where is None or matches(where, row.record))
         ]
 
-    def write(self, new: Prepared, *, position: int | None = None, given: VectorSpace | None = None) -> Row:
-        """Insert a record, or replace the one with its identity; returns its row."""
+    def write(
+        self,
+        new: Prepared,
+        *,
+        position: int | None = None,
+        given: VectorSpace | None = None,
+        moved: bool = False,
+    ) -> Row:
+        """Insert a record, or replace the one with its identity; returns its row.
+
+        One that is `moved` is new, and supersedes nothing.
+        """
         record = new.record
         row = self.rows.get((record.scope, record.space, record.id))
         if row is not None:
@@ -229,7 +239,7 @@ class State:
             self.rewrite(row, after, kind=ChangeKind.REPLACED, tell=True, others=others)
             row.position = position
             return row
-        record = self._succeeding(record)
+        record = record if moved else self._succeeding(record)
         self._last_seq += 1
         row = Row(seq=self._last_seq, record=record, position=position, terms=new.terms, given=given)
         self.rows[record.scope, record.space, record.id] = self.points[record.point_id] = row
@@ -305,6 +315,7 @@ class State:
 
     def remove(self, rows: list[Row]) -> DeleteReceipt:
         """Delete rows with all that hangs on them."""
+        outbox = sum(row.record.point_id in self.newest_change for row in rows)
         for row in rows:
             record = row.record
             self.note_change(row)
@@ -317,10 +328,16 @@ class State:
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
-        turns = sum(row.record.space == MESSAGES for row in rows)
-        vectors = sum(row.vector is not None for row in rows)
-        history = sum(len(row.history) for row in rows)
-        return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
+        turns = [row for row in rows if row.record.space == MESSAGES]
+        return DeleteReceipt(
+            records=len(rows) - len(turns),
+            turns=len(turns),
+            vectors=sum(row.vector is not None for row in rows),
+            turn_vectors=sum(row.vector is not None for row in turns),
+            history=sum(len(row.history) for row in rows),
+            keywords=sum(len(row.terms) for row in rows),
+            outbox=outbox,
+        )
 
     def enqueue(self, record: MemoryRecord, row: Row | None, given: VectorSpace | None) -> None:
         """Tell the vector index that a point changed; its older change is forgotten."""

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memkit_core.models import Target
@@ -21,7 +22,7 @@ from memkit_core.ports import (
 from memkit_core.stores.memory.jobs import InMemoryJobs
 from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
-from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row
+from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row, settle_keys
 from memkit_core.stores.memory.partitions import InMemoryPartitions
 from memkit_core.stores.memory.records import InMemoryRecords
 from memkit_core.stores.memory.spaces import InMemorySpaces
@@ -87,6 +88,11 @@ class InMemoryStore:
         """See `Portable.receive`."""
         with self._state.open():
             return [receive_row(self._state, row) for row in rows]
+
+    def settle_keys(self, *, now: datetime, limit: int) -> int:
+        """See `Portable.settle_keys`."""
+        with self._state.open():
+            return settle_keys(self._state, now=now, limit=limit)
 
     def verify(self) -> list[Problem]:
         """See `RecordStore.verify`: nothing is kept twice here, so nothing can disagree."""

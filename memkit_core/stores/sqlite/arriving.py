@@ -42,6 +42,7 @@ from memkit_core.stores.sqlite.log import (
     read_message,
     read_session,
 )
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, delete_values
 from memkit_core.stores.sqlite.rows import INSERT_CHANGE, SELECT_RECORD, change_values, read_record
 from memkit_core.stores.sqlite.scopes import (
     drop_unused,
@@ -54,9 +55,9 @@ from memkit_core.stores.sqlite.scopes import (
 from memkit_core.stores.sqlite.tracking import bury, next_change
 from memkit_core.stores.sqlite.values import newest_value
 from memkit_core.stores.sqlite.vectors import space_in_use, write_vector
-from memkit_core.stores.sqlite.writing import RowBatch, delete_records, delete_sessions, delete_values
+from memkit_core.stores.sqlite.writing import RowBatch
 from memkit_core.stores.tombstones import Grave, grave_name
-from memkit_core.stores.turns import placed_turn
+from memkit_core.stores.turns import placed_turn, words_of
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
 
@@ -234,6 +235,11 @@ class _Arrivals:
         assert stored.position is not None
         values = message_values(message, stored.position, said)
         self._connection.execute(UPDATE_MESSAGE, [*values, self._number, scope_id, message.id])
+        if words_of(stored) != words_of(message):
+            # It covers what is no longer said.
+            covering = "DELETE FROM summaries WHERE scope_id = ? AND position >= ?"
+            gone = self._connection.execute(covering, (scope_id, stored.position)).rowcount
+            bury(self._connection, message.session, [Grave(RowKind.SUMMARY)] * gone)
         # The turn of what it said before; that of what it says now follows.
         self.finish()
         chosen = "r.scope_id = ? AND r.space = 'messages' AND r.id = ?"

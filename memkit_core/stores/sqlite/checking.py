@@ -17,10 +17,11 @@ from memkit_core.models import Target
 from memkit_core.ports import Problem
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.keywords import Postings, term_number
+from memkit_core.stores.sqlite.removing import delete_records
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import read_scope
 from memkit_core.stores.sqlite.tracking import mark_all
-from memkit_core.stores.sqlite.writing import delete_records, enqueue_rows
+from memkit_core.stores.sqlite.writing import enqueue_rows
 from memkit_core.text.tokenizer import keyword_terms
 
 _PAGE = 500

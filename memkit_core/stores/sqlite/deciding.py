@@ -10,9 +10,10 @@ from memkit_core.models import MEMORIES, MemoryRecord, RecordChange, Target
 from memkit_core.ports import Add, Remove, Rewrite, Step
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import whole_history
+from memkit_core.stores.sqlite.removing import delete_records
 from memkit_core.stores.sqlite.rows import SELECT_CHANGE, SELECT_RECORD, read_change, read_record
 from memkit_core.stores.sqlite.scopes import drop_unused, find_scope
-from memkit_core.stores.sqlite.writing import RowBatch, delete_records, find_current, write_records
+from memkit_core.stores.sqlite.writing import RowBatch, find_current, write_records
 from memkit_core.text.tokenizer import keyword_terms
 
 

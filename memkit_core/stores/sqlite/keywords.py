@@ -71,17 +71,25 @@ class Postings:
         )
 
 
-def remove_postings(connection: sqlite3.Connection, partition_id: int, seq: int, text: str) -> None:
-    """Undo what `Postings` wrote for the same text."""
+def remove_postings(connection: sqlite3.Connection, partition_id: int, seq: int, text: str) -> int:
+    """Undo what `Postings` wrote for the same text; returns how many rows that were."""
     terms = keyword_terms(text)
-    connection.executemany(
+    removed = connection.executemany(
         "DELETE FROM postings WHERE partition_id = ? AND term = ? AND seq = ?",
         [(partition_id, number, seq) for number in sorted(set(map(term_number, terms)))],
-    )
+    ).rowcount
     connection.execute(
         "UPDATE partitions SET documents = documents - 1, terms = terms - ? WHERE id = ?",
         (len(terms), partition_id),
     )
+    return max(removed, 0)
+
+
+def remove_partition(connection: sqlite3.Connection, partition_id: int) -> int:
+    """Undo what `Postings` wrote for all rows of a partition; returns how many keyword rows that were."""
+    removed = connection.execute("DELETE FROM postings WHERE partition_id = ?", (partition_id,)).rowcount
+    connection.execute("UPDATE partitions SET documents = 0, terms = 0 WHERE id = ?", (partition_id,))
+    return removed
 
 
 _POSTINGS = "SELECT seq, count, length FROM postings WHERE partition_id = ? AND term = ?"

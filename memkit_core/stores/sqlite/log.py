@@ -15,10 +15,11 @@ from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.tracking import bury, next_change
-from memkit_core.stores.sqlite.writing import delete_records, delete_sessions, summed, write_records
+from memkit_core.stores.sqlite.writing import write_records
 from memkit_core.stores.titles import changed_session
 from memkit_core.stores.tombstones import Grave
 from memkit_core.stores.turns import is_searchable, placed_turn, words_of

@@ -40,6 +40,7 @@ from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
     SELECT_CHANGE,
@@ -61,13 +62,7 @@ from memkit_core.stores.sqlite.scopes import (
 )
 from memkit_core.stores.sqlite.standing import archive_rows, delete_rows, select_standing
 from memkit_core.stores.sqlite.vectors import space_in_use, write_given
-from memkit_core.stores.sqlite.writing import (
-    change_record,
-    delete_records,
-    delete_sessions,
-    summed,
-    write_records,
-)
+from memkit_core.stores.sqlite.writing import change_record, write_records
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from memkit_core.jsonvalues import canonical_json
 from memkit_core.models import MEMORIES, ChangeKind, DeleteReceipt, Status
 from memkit_core.ports import Standing
+from memkit_core.stores.sqlite.removing import delete_records
 from memkit_core.stores.sqlite.rows import VISIBLE
 from memkit_core.stores.sqlite.scopes import drop_unused, read_scope
 from memkit_core.stores.sqlite.tracking import mark_changed, next_change
-from memkit_core.stores.sqlite.writing import delete_records
 from memkit_core.times import to_ms, utc_now
 
 _COLUMNS = (

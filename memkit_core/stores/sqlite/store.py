@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from memkit_core.errors import BackendUnavailableError
@@ -37,6 +38,7 @@ from memkit_core.stores.sqlite.partitions import SQLitePartitions
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
+from memkit_core.stores.sqlite.settling import settle_keys
 from memkit_core.stores.sqlite.spaces import SQLiteSpaces
 from memkit_core.stores.sqlite.tracking import mark_all
 from memkit_core.stores.sqlite.values import SQLiteValues
@@ -144,6 +146,10 @@ class SQLiteStore:
     def receive(self, rows: Sequence[MovedRow]) -> list[Received]:
         """See `Portable.receive`."""
         return receive_rows(self._database, rows)
+
+    def settle_keys(self, *, now: datetime, limit: int) -> int:
+        """See `Portable.settle_keys`."""
+        return settle_keys(self._database, now=now, limit=limit)
 
     def copy_to(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         """See `Copyable.copy_to`; a progress counts pages."""

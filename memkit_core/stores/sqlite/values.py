@@ -13,9 +13,9 @@ from memkit_core.models import DeleteReceipt, StoredValue
 from memkit_core.scope import Scope
 from memkit_core.stores.checks import check_version
 from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.removing import delete_values
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope
 from memkit_core.stores.sqlite.tracking import next_change
-from memkit_core.stores.sqlite.writing import delete_values
 from memkit_core.times import from_ms, to_ms
 
 _SELECT = "SELECT id, key, value, label, version, created_at, updated_at FROM stored_values"

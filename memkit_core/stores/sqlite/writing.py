@@ -7,8 +7,12 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from memkit_core.models import MEMORIES, NOTES, RUNS, ChangeKind, DeleteReceipt, MemoryRecord, Target
-from memkit_core.ports import RowKind
+from memkit_core.models import (
+    MEMORIES,
+    ChangeKind,
+    MemoryRecord,
+    Target,
+)
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
@@ -23,17 +27,16 @@ from memkit_core.stores.sqlite.rows import (
     read_record,
     record_values,
 )
-from memkit_core.stores.sqlite.scopes import drop_unused, ensure_place, find_scope, scope_of
-from memkit_core.stores.sqlite.tracking import bury, mark_changed, mark_removed, next_change
+from memkit_core.stores.sqlite.scopes import ensure_place, find_scope
+from memkit_core.stores.sqlite.tracking import mark_changed, next_change
 from memkit_core.stores.succession import check_slot, holds_slot, succession
-from memkit_core.stores.tombstones import Grave
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import to_ms, utc_now
 
 _INSERT = f"""INSERT INTO records(scope_id, partition_id, point_id, terms, position, speaker, role, digest, changed, {", ".join(COLUMNS)})
 VALUES ({marks(9 + len(COLUMNS))})"""
 _UPDATE = f"""UPDATE records SET terms = ?, position = ?, speaker = ?, role = ?, digest = ?, changed = ?, {", ".join(f"{c} = ?" for c in COLUMNS)} WHERE seq = ?"""
-_ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
+ENQUEUE = """INSERT OR REPLACE INTO outbox(point_id, seq, owner, space, scope, enqueued_at, vector_space_id)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
 _TOGETHER = 500
@@ -213,7 +216,7 @@ class RowBatch:
         assert seq is not None
         self._postings.add(partition_id, seq, terms)
         self._tags[seq] = scope_id, record.tags
-        self._changes[seq] = _change(record, seq, self._vector_space_id)
+        self._changes[seq] = change_of(record, seq, self._vector_space_id)
         self.stored[seq] = record
         return seq
 
@@ -260,7 +263,7 @@ class RowBatch:
             # A vector of the old text must not answer for the new one, not even for a moment.
             self._connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,))
         if tell or seen_by_index(old, new):
-            self._changes[seq] = _change(new, seq, self._vector_space_id)
+            self._changes[seq] = change_of(new, seq, self._vector_space_id)
         change = None if kind is None else change_made(old, new, kind, said=said)
         if change is not None:
             self._history.append(
@@ -275,7 +278,7 @@ class RowBatch:
             "INSERT INTO record_tags(scope_id, tag, seq) VALUES (?, ?, ?)",
             [(scope_id, tag, seq) for seq, (scope_id, tags) in self._tags.items() for tag in tags],
         )
-        self._connection.executemany(_ENQUEUE, list(self._changes.values()))
+        self._connection.executemany(ENQUEUE, list(self._changes.values()))
         if self._history:
             self._connection.executemany(INSERT_CHANGE, self._history)
 
@@ -285,7 +288,7 @@ def _derived_values(record: MemoryRecord, terms: Sequence[str], position: int | 
     return [len(terms), position, record.speaker, role]
 
 
-def _change(record: MemoryRecord, seq: int | None, vector_space_id: int | None) -> tuple[object, ...]:
+def change_of(record: MemoryRecord, seq: int | None, vector_space_id: int | None) -> tuple[object, ...]:
     """What tells the vector index that a point changed (or, without `seq`, is gone)."""
     owner = Target(scope=record.scope, space=record.space).owner
     return (
@@ -308,84 +311,4 @@ def enqueue_rows(connection: sqlite3.Connection, rows: list[int]) -> None:
             (seq,),
         ).fetchone()
         if found is not None:
-            connection.execute(_ENQUEUE, _change(read_record(found[1:]), seq, found[0]))
-
-
-def delete_records(
-    connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
-) -> DeleteReceipt:
-    """Delete the rows of `records r` for which `condition` holds, with all that hangs on them."""
-    rows = connection.execute(
-        "SELECT r.seq, r.partition_id, (SELECT vector_space_id FROM partitions p WHERE p.id = r.partition_id), "
-        f"{SELECT_RECORD} FROM records r WHERE {condition}",
-        values,
-    ).fetchall()
-    if rows:
-        mark_removed(connection, next_change(connection), {row[1] for row in rows})
-    vectors = turns = history = 0
-    for chunk in chunked(rows, _TOGETHER):
-        graves: dict[Scope, list[Grave]] = {}
-        for seq, partition_id, vector_space_id, *rest in chunk:
-            record = read_record(rest)
-            turns += record.space == "messages"
-            remove_postings(connection, partition_id, seq, record.index_text)
-            connection.execute("DELETE FROM record_tags WHERE seq = ?", (seq,))
-            # While the model is changed there are two.
-            vectors += connection.execute("DELETE FROM vectors WHERE seq = ?", (seq,)).rowcount > 0
-            if record.space == MEMORIES:
-                history += connection.execute("DELETE FROM history WHERE seq = ?", (seq,)).rowcount
-            connection.execute("DELETE FROM records WHERE seq = ?", (seq,))
-            connection.execute(_ENQUEUE, _change(record, None, vector_space_id))
-            graves.setdefault(record.scope, []).append(Grave(RowKind.RECORD, record.space, record.id))
-        for scope, gone in graves.items():
-            bury(connection, scope, gone)
-    return DeleteReceipt(records=len(rows) - turns, turns=turns, vectors=vectors, history=history)
-
-
-def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> DeleteReceipt:
-    """Delete the sessions with these scope numbers, with messages, turns, summaries and what values they have."""
-    receipt = DeleteReceipt()
-    for scope_id in scope_ids:
-        turns = delete_records(connection, "r.scope_id = ? AND r.space = 'messages'", (scope_id,))
-        gone = connection.execute("DELETE FROM messages WHERE scope_id = ? RETURNING id", (scope_id,))
-        messages = [Grave(RowKind.MESSAGE, id=i) for (i,) in gone.fetchall()]
-        summaries = connection.execute("DELETE FROM summaries WHERE scope_id = ?", (scope_id,)).rowcount
-        sessions = connection.execute("DELETE FROM sessions WHERE scope_id = ?", (scope_id,)).rowcount
-        if sessions:
-            graves = [*messages, *[Grave(RowKind.SUMMARY)] * summaries, Grave(RowKind.SESSION)]
-            bury(connection, scope_of(connection, scope_id), graves)
-        values = delete_values(connection, "scope_id = ?", (scope_id,))
-        own = DeleteReceipt(messages=len(messages), sessions=sessions, summaries=summaries)
-        receipt = summed(receipt, turns, values, own)
-    drop_unused(connection, scope_ids)
-    return receipt
-
-
-def delete_values(
-    connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
-) -> DeleteReceipt:
-    """Delete the rows of `stored_values` for which `condition` holds, with their earlier versions."""
-    connection.execute(
-        f"DELETE FROM value_versions WHERE value_id IN (SELECT id FROM stored_values WHERE {condition})",
-        values,
-    )
-    gone = connection.execute(
-        f"DELETE FROM stored_values WHERE {condition} RETURNING kind, key, scope_id", values
-    ).fetchall()
-    graves: dict[int, list[Grave]] = {}
-    for kind, key, scope_id in gone:
-        graves.setdefault(scope_id, []).append(Grave(RowKind.VALUE, kind, key))
-    for scope_id, those in graves.items():
-        bury(connection, scope_of(connection, scope_id), those)
-    kinds = [kind for kind, _, _ in gone]
-    return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))
-
-
-def summed(*receipts: DeleteReceipt) -> DeleteReceipt:
-    """One receipt for several deletes."""
-    return DeleteReceipt(
-        **{
-            field.name: sum(getattr(receipt, field.name) for receipt in receipts)
-            for field in dataclasses.fields(DeleteReceipt)
-        }
-    )
+            connection.execute(ENQUEUE, change_of(read_record(found[1:]), seq, found[0]))
