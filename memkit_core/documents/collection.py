@@ -8,11 +8,21 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memkit_core.chunking import ContentChunker, ContentType, level_for
 from memkit_core.config import Config
+from memkit_core.documents.chunks import (
+    checked_chunks,
+    chunk_place,
+    chunk_records,
+    has_several_sizes,
+    of_documents,
+    of_level,
+)
 from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
 from memkit_core.errors import (
     BackendError,
@@ -22,11 +32,21 @@ from memkit_core.errors import (
     ModelError,
     shown,
 )
-from memkit_core.filters import And, FilterLike, parse_filter
+from memkit_core.filters import And, Filter, FilterLike, conjunction, parse_filter
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_count, checked_enum, checked_fraction, checked_id, checked_text, listed
+from memkit_core.inputs import (
+    checked_bool,
+    checked_count,
+    checked_enum,
+    checked_fraction,
+    checked_id,
+    checked_text,
+    listed,
+)
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import (
+    CHUNK,
+    DOCUMENTS,
     DeleteReceipt,
     MemoryRecord,
     RecallResult,
@@ -36,7 +56,7 @@ from memkit_core.models import (
     Status,
     Target,
 )
-from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, VectorSpace
+from memkit_core.ports import Chunker, Embedder, Level, ListQuery, Matrix, RecordStore, Vector, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
 from memkit_core.recall.pipeline import Recall, similarity
 from memkit_core.recall.query import RecallQuery
@@ -91,11 +111,12 @@ class Documents:
         config: Config,
         clock: Clock,
         changed: Callable[[], None],
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         """`Memory.documents` is the way in: `embedder` and `model` are None for the memory's own vectors."""
         self.name = name
         self.scope = scope
-        self._target = Target(scope=scope, space=f"documents:{checked_id(name, 'name')}")
+        self._target = Target(scope=scope, space=f"{DOCUMENTS}{checked_id(name, 'name')}")
         self._store = store
         self._indexers = indexers
         self._own = own
@@ -105,6 +126,7 @@ class Documents:
         self._config = config
         self._clock = clock
         self._changed = changed
+        self._redact = redact
         self._space_held(None)
 
     @property
@@ -153,12 +175,79 @@ class Documents:
             return []
         space = self._space_to_write(given)
         stored = self._store.records.put(self.scope, records, vector_space=space, vectors=given)
+        self._index(stored, space)
+        return stored
+
+    def _index(self, stored: Sequence[MemoryRecord], space: VectorSpace | None) -> None:
         try:
             self._indexer(space).sync([record.point_id for record in stored])
         except BackendError as error:
             # Documented degradation: the documents are safe, and the worker goes on with the outbox.
             _log.warning("put: stored, but not indexed yet: %s", error)
         self._changed()
+
+    def add_document(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the word every reader expects
+        chunker: Chunker | ContentType | str = ContentType.ARTICLE,
+        context: str = "",
+        metadata: Mapping[str, object] | None = None,
+    ) -> list[MemoryRecord]:
+        """Cut a long text into chunks and add them, in the place of all chunks of a document with this id.
+
+        Each chunk is a document of the collection, with the text as it stands there; what is embedded
+        and keyword-indexed is led by `context` and the headings it stands under. `chunk_place` tells
+        where in the text a chunk stands. One transaction: all or nothing; found as after `put`. A chunk
+        that is what it was keeps its vector. With `Config.redact`, the text is redacted before it is
+        cut, and places count in the redacted text.
+
+        Args:
+            text: the document; a blank one has no chunks.
+            id: names the document, to replace or delete it; a UUID is made when None.
+            chunker: what cuts it: a `ContentChunker`, any function from a text to chunks, or a content
+                type ("documentation", "conversation", "article") for its first size.
+            context: what the document is, such as its title, to be embedded with each chunk.
+            metadata: of each chunk.
+
+        Returns:
+            The stored chunks, in the order of the chunker; `source` of each is the document's id.
+
+        Raises:
+            InvalidInputError: an argument that cannot be stored, or a chunker that gave no chunks of this
+                text, or too many; nothing is written.
+            MissingDependencyError: the extra `chunking` is not installed.
+            ConfigError: as in `put`.
+            ModelError: as in `put`.
+        """
+        document = str(uuid.uuid4()) if id is None else checked_id(id)
+        if not isinstance(text, str):
+            raise InvalidInputError(f"add_document takes a text, got {shown(text)}")
+        own = checked_metadata(metadata)
+        if CHUNK in own:
+            raise InvalidInputError(f"metadata: the key {CHUNK!r} is memkit's own; name yours otherwise")
+        about = checked_text(context, "context", max_chars=self._config.max_content_chars)
+        clean = storable(text if self._redact is None else self._redact(text))
+        cut = ContentChunker(chunker) if isinstance(chunker, str) else chunker
+        if not callable(cut):
+            raise InvalidInputError(f"chunker must be a content type or a function, got {shown(chunker)}")
+        chunks = checked_chunks(cut(clean), clean)
+        if len(chunks) > self._config.max_batch:
+            raise InvalidInputError(
+                f"add_document: at most {self._config.max_batch} chunks of one document, got {len(chunks)}; "
+                "choose larger sizes or split it"
+            )
+        plain = dataclasses.replace(self._record(NewDocument(content="")), source=document)
+        records = chunk_records(chunks, plain, metadata=own, context=about)
+        for record in records:
+            checked_text(record.content, "content", max_chars=self._config.max_content_chars)
+        self._checked_vectors(None, len(records))
+        space = self._space_to_write(None) if records else None
+        stored, _ = self._store.records.replace(
+            self.scope, self.space, of_documents([document]), records, vector_space=space
+        )
+        self._index(stored, space)
         return stored
 
     def _record(self, document: object) -> MemoryRecord:
@@ -256,6 +345,8 @@ class Documents:
         mode: SearchMode | str = SearchMode.DENSE,
         alpha: float | None = None,
         min_similarity: float = 0.0,
+        level: Level | str | None = None,
+        parents: bool = False,
     ) -> RecallResult:
         """The documents nearest to `query`, best first.
 
@@ -271,6 +362,9 @@ class Documents:
                 for the weights of `Config.ranking`.
             min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this; not for
                 a search by words alone, which compares no vectors.
+            level: "small", "medium" or "large", for documents that were cut in several sizes; None for
+                the rule of `memkit_core.chunking.level_for`. Other documents are found at every level.
+            parents: with each hit that was cut out of a larger chunk, that one as its `parent`.
 
         Returns:
             The hits. When the query could not be embedded the keyword leg answers, and `.missing`
@@ -322,12 +416,39 @@ class Documents:
                     backend="memkit",
                     operation="documents",
                 )
+        ask = partial(self._asked, mode=chosen, given=given, space=space, floor=floor)
+        wanted = None if level is None else checked_enum(Level, level, "level")
+        result = ask(asked if wanted is None else _at_level(asked, wanted))
+        if wanted is None and any(has_several_sizes(hit.record) for hit in result):
+            # Most collections have one size, and are asked once.
+            result = ask(_at_level(asked, level_for(query)))
+        return self._with_parents(result) if checked_bool(parents, "parents") else result
+
+    def _asked(
+        self,
+        asked: RecallQuery,
+        *,
+        mode: SearchMode,
+        given: Vector | None,
+        space: VectorSpace | None,
+        floor: float,
+    ) -> RecallResult:
         model, indexer = self._own(), self._indexer(space)
-        result = self._answer(asked, chosen, given, indexer, floor)
+        result = self._answer(asked, mode, given, indexer, floor)
         if "dense" in result.missing and self._own(settled=True) is not model:
             # The memory got another model after the query was embedded.
-            return self._answer(asked, chosen, given, indexer, floor)
+            return self._answer(asked, mode, given, indexer, floor)
         return result
+
+    def _with_parents(self, result: RecallResult) -> RecallResult:
+        places = [chunk_place(hit.record) for hit in result]
+        ids = [None if place is None else place.parent_id for place in places]
+        found = {record.id: record for record in self.get([one for one in ids if one is not None])}
+        hits = (
+            dataclasses.replace(hit, parent=None if one is None else found.get(one))
+            for hit, one in zip(result, ids, strict=True)
+        )
+        return dataclasses.replace(result, hits=tuple(hits))
 
     def _answer(
         self, asked: RecallQuery, mode: SearchMode, given: Vector | None, indexer: Indexer, floor: float
@@ -390,6 +511,23 @@ class Documents:
         found = self._store.records.get(self.scope, self.space, wanted, now=self._clock())
         return [record for record in found if record.status is Status.ACTIVE]
 
+    def chunks(self, document: str, *, level: Level | str | None = None) -> list[MemoryRecord]:
+        """The chunks of a document, the smallest first and those of a size in the order of the text.
+
+        Of one `level` alone, as `search` finds them, when it is given. Empty for an unknown document.
+        """
+        where = conjunction(
+            of_documents([checked_id(document, "document")]),
+            None if level is None else of_level(checked_enum(Level, level, "level")),
+        )
+        placed = [(chunk_place(record), record) for record in self._all(where)]
+        found = [(place, record) for place, record in placed if place is not None]
+        sizes = tuple(Level)
+        return [
+            record
+            for place, record in sorted(found, key=lambda one: (sizes.index(one[0].level), one[0].number))
+        ]
+
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """The stored vector of each of these documents that has one, `(d,) float32`, by id."""
         points = {record.point_id: record.id for record in self.get(ids)}
@@ -413,6 +551,8 @@ class Documents:
     def delete(self, ids: Iterable[str] | None = None, *, filters: FilterLike | None = None) -> DeleteReceipt:
         """Delete the documents with these ids, or those that satisfy `filters`; unknown ids count as nothing.
 
+        The id of a document of `add_document` stands for all of its chunks, which go at once.
+
         Raises:
             InvalidInputError: neither, or both, were given: see `clear` for all of them.
         """
@@ -420,6 +560,8 @@ class Documents:
             raise InvalidInputError("delete: give ids or filters; clear() deletes the whole collection")
         wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
         receipt = self._store.records.delete(self.scope, self.space, wanted)
+        if ids is not None:
+            receipt += self._store.records.replace(self.scope, self.space, of_documents(wanted))[1]
         self._changed()
         return receipt
 
@@ -429,11 +571,14 @@ class Documents:
             raise InvalidInputError(
                 "delete: filters holds no condition; clear() deletes the whole collection"
             )
+        return [record.id for record in self._all(where)]
+
+    def _all(self, where: Filter | None) -> Sequence[MemoryRecord]:
         page = self.list(filters=where, limit=_PAGE)
-        found = [record.id for record in page]
+        found = [*page]
         while page.cursor is not None:
             page = self.list(filters=where, limit=_PAGE, cursor=page.cursor)
-            found += [record.id for record in page]
+            found += page
         return found
 
     def clear(self) -> DeleteReceipt:
@@ -441,6 +586,10 @@ class Documents:
         receipt = self._store.records.delete_space(self.scope, self.space)
         self._changed()
         return receipt
+
+
+def _at_level(asked: RecallQuery, level: Level) -> RecallQuery:
+    return dataclasses.replace(asked, where=conjunction(asked.where, of_level(level)))
 
 
 def _weighed(mode: SearchMode, ranking: Ranking, alpha: float) -> tuple[SearchMode, Ranking]:
