@@ -10,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memkit_core.chunking import ContentChunker
+from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.filters import Condition, Filter, Op, Or
+from memkit_core.inputs import checked_content
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import CHUNK, MemoryRecord
 from memkit_core.ports import Chunk, Level
@@ -77,20 +80,31 @@ def _chunk_id(document: str, level: int, number: int) -> str:
     return str(uuid.uuid5(_IDS, f"{level}\0{number}\0{document}"))
 
 
-def checked_chunks(given: object, text: str) -> list[Chunk]:
-    """What a chunker gave for `text`.
+def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
+    """What `chunker` makes of `text`; the name of a content type stands for its `ContentChunker`.
 
     Raises:
-        InvalidInputError: it is no list of chunks of this text.
+        InvalidInputError: no chunker, or one that gave no chunks of this text, or more than one call
+            may write, or one too long to be stored.
+        MissingDependencyError: the extra `chunking` is not installed.
     """
-    if not isinstance(given, Sequence):
-        raise InvalidInputError(f"add_document: a chunker gives a list of chunks, got {shown(given)}")
+    chosen = ContentChunker(chunker) if isinstance(chunker, str) else chunker
+    if not callable(chosen):
+        raise InvalidInputError(f"chunker must be a content type or a function, got {shown(chunker)}")
+    given = chosen(text)
+    if not isinstance(given, Sequence) or not all(isinstance(chunk, Chunk) for chunk in given):
+        raise InvalidInputError(f"add_document: a chunker gives a list of Chunk, got {shown(given)}")
+    if len(given) > config.max_batch:
+        raise InvalidInputError(
+            f"add_document: at most {config.max_batch} chunks of one document, got {len(given)}; choose larger "
+            "sizes or split the document"
+        )
     for chunk in given:
-        if not isinstance(chunk, Chunk):
-            raise InvalidInputError(f"add_document: a chunker gives Chunk values, got {shown(chunk)}")
-        if not 0 <= chunk.start < chunk.end or text[chunk.start : chunk.end] != chunk.content:
+        checked_content(chunk.content, max_chars=config.max_content_chars)
+        if not _stands(chunk, text):
             raise InvalidInputError(
-                f"add_document: the chunk {shown(chunk.content)} is not what stands at {chunk.start} to {chunk.end}"
+                f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
+                f"{shown(chunk.end)}"
             )
         if chunk.parent is not None and not _larger(chunk, given):
             raise InvalidInputError(
@@ -99,20 +113,27 @@ def checked_chunks(given: object, text: str) -> list[Chunk]:
     return list(given)
 
 
+def _stands(chunk: Chunk, text: str) -> bool:
+    whole = isinstance(chunk.start, int) and isinstance(chunk.end, int)
+    return whole and 0 <= chunk.start < chunk.end and text[chunk.start : chunk.end] == chunk.content
+
+
 def _larger(chunk: Chunk, given: Sequence[Chunk]) -> bool:
     if not isinstance(chunk.parent, int) or not 0 <= chunk.parent < len(given):
         return False
     return _SIZES.index(given[chunk.parent].level) > _SIZES.index(chunk.level)
 
 
-def chunk_records(
-    chunks: Sequence[Chunk], plain: MemoryRecord, *, metadata: Mapping[str, JsonValue], context: str
-) -> list[MemoryRecord]:
+def chunk_records(chunks: Sequence[Chunk], plain: MemoryRecord, *, context: str) -> list[MemoryRecord]:
     """The records of a document's chunks, in the order of `chunks`.
 
-    `plain` has what all of them share, its `source` the id of the document; `metadata` is that of the
-    document, `context` what it is about.
+    `plain` has what all of them share, its `source` the id of the document; `context` is what it is about.
+
+    Raises:
+        InvalidInputError: the metadata has memkit's own key.
     """
+    if CHUNK in plain.metadata:
+        raise InvalidInputError(f"metadata: the key {CHUNK!r} is memkit's own; name yours otherwise")
     document = str(plain.source)
     levels = [_SIZES.index(chunk.level) for chunk in chunks]
     seen = Counter[int]()
@@ -134,7 +155,7 @@ def chunk_records(
                 plain,
                 id=_chunk_id(document, level, number),
                 content=chunk.content,
-                metadata={**metadata, CHUNK: place},
+                metadata={**plain.metadata, CHUNK: place},
                 tags=_answering(level, present) if len(present) > 1 else (),
             )
         )
@@ -148,6 +169,13 @@ def _answering(level: int, present: Sequence[int]) -> tuple[str, ...]:
         for asked, name in enumerate(_SIZES)
         if min(present, key=lambda one: (abs(one - asked), one)) == level
     )
+
+
+def in_order(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """The chunks among `records`, the smallest first and those of a size in the order of the text."""
+    placed = [(place, record) for record in records if (place := chunk_place(record)) is not None]
+    placed.sort(key=lambda one: (_SIZES.index(one[0].level), one[0].number))
+    return [record for _, record in placed]
 
 
 def has_several_sizes(record: MemoryRecord) -> bool:

@@ -7,29 +7,29 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memkit_core.chunking import ContentChunker, ContentType, level_for
+from memkit_core.chunking import ContentType, level_for
 from memkit_core.config import Config
 from memkit_core.documents.chunks import (
-    checked_chunks,
     chunk_place,
     chunk_records,
+    cut,
     has_several_sizes,
+    in_order,
     of_documents,
     of_level,
 )
+from memkit_core.documents.searching import DocumentSearch, SearchMode, at_level, weighed
 from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
 from memkit_core.errors import (
     BackendError,
     ConfigError,
     DimensionMismatchError,
     InvalidInputError,
-    ModelError,
     shown,
 )
 from memkit_core.filters import And, Filter, FilterLike, conjunction, parse_filter
@@ -45,22 +45,17 @@ from memkit_core.inputs import (
 )
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import (
-    CHUNK,
     DOCUMENTS,
     DeleteReceipt,
     MemoryRecord,
     RecallResult,
     RecordPage,
-    ScoredRecord,
-    Signals,
     Status,
     Target,
 )
 from memkit_core.ports import Chunker, Embedder, Level, ListQuery, Matrix, RecordStore, Vector, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
-from memkit_core.recall.pipeline import Recall, similarity
 from memkit_core.recall.query import RecallQuery
-from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope
 from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
@@ -70,14 +65,6 @@ _log = logging.getLogger("memkit")
 
 _MATRIX = 2
 _PAGE = 1000
-
-
-class SearchMode(StrEnum):
-    """How a collection is searched: by vectors, by words (BM25), or by both, fused."""
-
-    DENSE = "dense"
-    KEYWORD = "keyword"
-    HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +107,15 @@ class Documents:
         self._store = store
         self._indexers = indexers
         self._own = own
-        self._copies = copies
         self._embedder = embedder
         self._model = model
         self._config = config
         self._clock = clock
         self._changed = changed
         self._redact = redact
+        self._searched = DocumentSearch(
+            self._target, store=store, own=own, copies=copies, embedder=embedder, model=model
+        )
         self._space_held(None)
 
     @property
@@ -224,24 +213,11 @@ class Documents:
         document = str(uuid.uuid4()) if id is None else checked_id(id)
         if not isinstance(text, str):
             raise InvalidInputError(f"add_document takes a text, got {shown(text)}")
-        own = checked_metadata(metadata)
-        if CHUNK in own:
-            raise InvalidInputError(f"metadata: the key {CHUNK!r} is memkit's own; name yours otherwise")
-        about = checked_text(context, "context", max_chars=self._config.max_content_chars)
         clean = storable(text if self._redact is None else self._redact(text))
-        cut = ContentChunker(chunker) if isinstance(chunker, str) else chunker
-        if not callable(cut):
-            raise InvalidInputError(f"chunker must be a content type or a function, got {shown(chunker)}")
-        chunks = checked_chunks(cut(clean), clean)
-        if len(chunks) > self._config.max_batch:
-            raise InvalidInputError(
-                f"add_document: at most {self._config.max_batch} chunks of one document, got {len(chunks)}; "
-                "choose larger sizes or split it"
-            )
-        plain = dataclasses.replace(self._record(NewDocument(content="")), source=document)
-        records = chunk_records(chunks, plain, metadata=own, context=about)
-        for record in records:
-            checked_text(record.content, "content", max_chars=self._config.max_content_chars)
+        chunks = cut(clean, chunker, config=self._config)
+        plain = dataclasses.replace(self._record(NewDocument(content="", metadata=metadata)), source=document)
+        about = checked_text(context, "context", max_chars=self._config.max_content_chars)
+        records = chunk_records(chunks, plain, context=about)
         self._checked_vectors(None, len(records))
         space = self._space_to_write(None) if records else None
         stored, _ = self._store.records.replace(
@@ -395,7 +371,7 @@ class Documents:
         )
         chosen = checked_enum(SearchMode, mode, "mode")
         if alpha is not None:
-            chosen, ranking = _weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
+            chosen, ranking = weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
             asked = dataclasses.replace(asked, ranking=ranking)
         floor = checked_fraction(min_similarity, "min_similarity")
         if floor > 0 and chosen is SearchMode.KEYWORD:
@@ -416,29 +392,13 @@ class Documents:
                     backend="memkit",
                     operation="documents",
                 )
-        ask = partial(self._asked, mode=chosen, given=given, space=space, floor=floor)
+        ask = partial(self._searched, mode=chosen, given=given, indexer=self._indexer(space), floor=floor)
         wanted = None if level is None else checked_enum(Level, level, "level")
-        result = ask(asked if wanted is None else _at_level(asked, wanted))
+        result = ask(asked if wanted is None else at_level(asked, wanted))
         if wanted is None and any(has_several_sizes(hit.record) for hit in result):
             # Most collections have one size, and are asked once.
-            result = ask(_at_level(asked, level_for(query)))
+            result = ask(at_level(asked, level_for(query)))
         return self._with_parents(result) if checked_bool(parents, "parents") else result
-
-    def _asked(
-        self,
-        asked: RecallQuery,
-        *,
-        mode: SearchMode,
-        given: Vector | None,
-        space: VectorSpace | None,
-        floor: float,
-    ) -> RecallResult:
-        model, indexer = self._own(), self._indexer(space)
-        result = self._answer(asked, mode, given, indexer, floor)
-        if "dense" in result.missing and self._own(settled=True) is not model:
-            # The memory got another model after the query was embedded.
-            return self._answer(asked, mode, given, indexer, floor)
-        return result
 
     def _with_parents(self, result: RecallResult) -> RecallResult:
         places = [chunk_place(hit.record) for hit in result]
@@ -449,59 +409,6 @@ class Documents:
             for hit, one in zip(result, ids, strict=True)
         )
         return dataclasses.replace(result, hits=tuple(hits))
-
-    def _answer(
-        self, asked: RecallQuery, mode: SearchMode, given: Vector | None, indexer: Indexer, floor: float
-    ) -> RecallResult:
-        missing = set[str]()
-        vector, space = given, None if given is None else indexer.compared_with(given)
-        if vector is None and mode is not SearchMode.KEYWORD:
-            vector, space = self._embedded(asked.text, indexer, missing)
-        if mode is SearchMode.DENSE and vector is not None:
-            result = self._nearest(asked, vector, space, indexer)
-        else:
-            by_words = vector is None or mode is SearchMode.KEYWORD
-            ranking = dataclasses.replace(asked.ranking, dense=0.0) if by_words else asked.ranking
-            recall = Recall(self._store, self._own, indexer, self._copies)
-            result = recall.run(
-                dataclasses.replace(asked, ranking=ranking, vector=vector, vector_space=space)
-            )
-        hits = tuple(hit for hit in result if floor <= 0 or (hit.signals.similarity or 0.0) >= floor)
-        return dataclasses.replace(result, hits=hits, missing=result.missing | missing)
-
-    def _embedded(
-        self, text: str, indexer: Indexer, missing: set[str]
-    ) -> tuple[Vector | None, VectorSpace | None]:
-        """The vector of the query and the space it is of; None, and "dense" missing, for words alone."""
-        embedder = self._own() if self._model is None else self._embedder
-        if embedder is not None:
-            try:
-                vector, space = embedder.embed_query(text), embedder.space()
-                if indexer.compared_with(vector, space) in (None, space):
-                    return vector, space
-            except ModelError as error:
-                # Documented degradation: the keyword leg answers, the result says what was missing.
-                _log.warning("search: the query was not embedded: %s", error)
-        missing.add("dense")
-        return None, None
-
-    def _nearest(
-        self, asked: RecallQuery, vector: Vector, space: VectorSpace | None, indexer: Indexer
-    ) -> RecallResult:
-        answer = indexer.search(
-            self._target, vector, space=space, where=asked.condition, now=asked.now, limit=asked.top_k + 1
-        )
-        records = self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
-        hits = [
-            ScoredRecord(
-                record=records[hit.point_id], score=alike, signals=Signals(similarity=alike, relevance=alike)
-            )
-            for hit in answer.hits
-            if hit.point_id in records and (alike := similarity(hit.cosine)) is not None
-        ]
-        return RecallResult(
-            hits=tuple(hits[: asked.top_k]), missing=answer.missing, truncated=len(hits) > asked.top_k
-        )
 
     # ------------------------------------------------------------------ reading and deleting
 
@@ -520,13 +427,7 @@ class Documents:
             of_documents([checked_id(document, "document")]),
             None if level is None else of_level(checked_enum(Level, level, "level")),
         )
-        placed = [(chunk_place(record), record) for record in self._all(where)]
-        found = [(place, record) for place, record in placed if place is not None]
-        sizes = tuple(Level)
-        return [
-            record
-            for place, record in sorted(found, key=lambda one: (sizes.index(one[0].level), one[0].number))
-        ]
+        return in_order(self._all(where))
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """The stored vector of each of these documents that has one, `(d,) float32`, by id."""
@@ -586,19 +487,6 @@ class Documents:
         receipt = self._store.records.delete_space(self.scope, self.space)
         self._changed()
         return receipt
-
-
-def _at_level(asked: RecallQuery, level: Level) -> RecallQuery:
-    return dataclasses.replace(asked, where=conjunction(asked.where, of_level(level)))
-
-
-def _weighed(mode: SearchMode, ranking: Ranking, alpha: float) -> tuple[SearchMode, Ranking]:
-    if mode is not SearchMode.HYBRID:
-        raise InvalidInputError(f"search: alpha weighs the legs of mode 'hybrid', not of {mode.value!r}")
-    if alpha in (0, 1):
-        # A leg without weight is not asked at all.
-        return SearchMode.DENSE if alpha else SearchMode.KEYWORD, ranking
-    return mode, dataclasses.replace(ranking, keyword=1 - alpha, dense=alpha)
 
 
 def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:
