@@ -30,6 +30,12 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return (line if indented else first), end
 
 
+def line_of(text: str, earliest: int, at: int) -> int:
+    """Where the line of `at` begins, if only its indentation stands between, after `earliest`; else `at`."""
+    line = text.rfind("\n", earliest, at) + 1
+    return line if line > earliest and text[line:at].isspace() else at
+
+
 @cache
 def _word_boundary() -> regex.Pattern[str]:
     import regex

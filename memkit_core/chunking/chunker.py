@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from memkit_core.chunking.boundaries import lead, trimmed
+from memkit_core.chunking.boundaries import lead, line_of, trimmed
 from memkit_core.chunking.headings import heading_paths
 from memkit_core.chunking.splitters import Kind, Span, splitter_for
 from memkit_core.conversation.tokens import resolve_token_counter
@@ -167,21 +167,28 @@ class ContentChunker:
         """`whole` in parts of at most `capacity` that have text, and no gap but white space."""
         found = self._split(text[whole.start : whole.end], capacity)
         cores = [Span(whole.start + one.start, whole.start + one.end) for one in found]
-        joined: list[Span] = []
-        for core in cores:
-            # The splitter leaves crumbs, such as the opening quotes of a docstring.
-            if joined and self._fit(text, joined[-1], core, capacity):
-                joined[-1] = Span(joined[-1].start, core.end)
-            else:
-                joined.append(core)
+        for number in range(1, len(cores)):
+            # The splitter leaves the indentation of a line to the part before.
+            indented = Span(line_of(text, cores[number - 1].start, cores[number].start), cores[number].end)
+            if self._length(text, indented) <= capacity:
+                cores[number - 1 : number + 1] = [Span(cores[number - 1].start, indented.start), indented]
+        # It also leaves crumbs, such as the first line of a class, which leads what follows.
+        joined = self._joined(text, cores, capacity, leading=True)
+        joined = self._joined(text, joined, capacity, leading=False)
         return [core for core in joined if not text[core.start : core.end].isspace()]
 
-    def _fit(self, text: str, left: Span, right: Span, capacity: int) -> bool:
-        """Whether one of the two is a crumb and both are one chunk."""
+    def _joined(self, text: str, cores: Sequence[Span], capacity: int, *, leading: bool) -> list[Span]:
+        """The parts, with each crumb part of the next one, or of the one before, if that is not too long."""
         crumb = max(1, capacity // 10)
-        if self._length(text, left) > crumb and self._length(text, right) > crumb:
-            return False
-        return self._length(text, Span(left.start, right.end)) <= capacity
+        joined: list[Span] = []
+        for core in cores:
+            both = Span(joined[-1].start, core.end) if joined else core
+            small = joined[-1] if joined and leading else core
+            if joined and self._length(text, small) <= crumb and self._length(text, both) <= capacity:
+                joined[-1] = both
+            else:
+                joined.append(core)
+        return joined
 
     def _length(self, text: str, span: Span) -> int:
         return self._measure(text[span.start : span.end])
