@@ -99,14 +99,9 @@ class ChunkComparison:
         }
 
     def tables(self) -> list[Table | Text]:
-        """The numbers for people: one line a size, and the winner; at most 80 columns wide."""
-        table = Table(
-            title=f"{self.dataset}: {self.questions} questions, embedder {self.embedder}, "
-            f"overlap {self.overlap:.0%}",
-            title_justify="left",
-            title_style="",
-            box=box.SIMPLE_HEAD,
-        )
+        """The numbers for people: one line a size, and the winner; at most 80 columns wide with three ks."""
+        heading = f"{self.dataset}: {self.questions} questions,\nembedder {self.embedder}, overlap {self.overlap:.0%}"
+        table = Table(box=box.SIMPLE_HEAD)
         names = [*(f"recall@{k}" for k in self.ks), "mrr"]
         for name in ("size", "chunks", *names, f"tokens@{DECISIVE_K}"):
             table.add_column(name, justify="right")
@@ -118,7 +113,7 @@ class ChunkComparison:
         lines = [self._verdict(), self.date.isoformat()]
         if degraded:
             lines.insert(0, f"{degraded} questions missed a leg: these are not the ranking's numbers")
-        return [table, Text("\n".join(lines))]
+        return [Text(heading), table, Text("\n".join(lines))]
 
     def _verdict(self) -> str:
         winner = self.winner
