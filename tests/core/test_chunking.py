@@ -322,21 +322,24 @@ class TestSizes:
 @pytest.mark.parametrize(
     ("query", "level"),
     [
-        ("Who lives in the barn?", Level.SMALL),
-        ("How many owls are there?", Level.SMALL),
-        ("谷仓里有多少只猫头鹰", Level.SMALL),
-        ("它什么时候搬家", Level.SMALL),
+        ("Who lives in the barn?", Level.MEDIUM),
+        ("How many owls are there?", Level.MEDIUM),
+        ("谷仓里有多少只猫头鹰", Level.MEDIUM),
+        ("它什么时候搬家", Level.MEDIUM),
+        ("When did he explain it?", Level.MEDIUM),
         ("Why does it move in winter?", Level.LARGE),
+        ("Why?", Level.LARGE),
         ("Explain when owls hunt", Level.LARGE),
         ("总结一下猫头鹰的习惯", Level.LARGE),
-        ("owl " * 40, Level.LARGE),
-        ("owls in winter", Level.MEDIUM),
-        ("somehow", Level.MEDIUM),
-        ("", Level.MEDIUM),
+        ("owls that live near churches", Level.LARGE),
+        ("owls in winter", Level.SMALL),
+        ("somehow", Level.SMALL),
+        ("猫头鹰", Level.SMALL),
+        (" ", Level.MEDIUM),
     ],
 )
 def test_the_level_of_a_question(query, level):
-    """One thing is in a small chunk, how things hang together in a large one, anything else between."""
+    """A bare term is looked up in small chunks, one thing in medium ones, all else in large ones."""
     assert level_for(query) is level
 
 
