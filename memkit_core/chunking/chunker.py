@@ -68,7 +68,7 @@ class _Cut:
 
 
 class ContentChunker:
-    """A `Chunker` by the type of the content. Thread-safe, and quick: some megabytes a second.
+    """A `Chunker` by the type of the content. Thread-safe; cuts about a megabyte a second.
 
     The chunks of a level together hold all of the text but white space between them, each in at most
     `sizes` characters or tokens. With several sizes the smaller chunks are cut out of the larger ones,
