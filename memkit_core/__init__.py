@@ -63,6 +63,7 @@ from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
+    from memkit_core.chunking import ContentChunker
     from memkit_core.conversation.buffer import MessageBuffer
     from memkit_core.conversation.lane import QueueState
     from memkit_core.conversation.queue import PersistQueue
@@ -103,6 +104,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "ConsolidationReport",
+    "ContentChunker",
     "Decision",
     "DeleteReceipt",
     "DimensionMismatchError",
@@ -167,6 +169,7 @@ __all__ = [
 
 
 _LAZY = {
+    "ContentChunker": "memkit_core.chunking",
     "Budget": "memkit_core.formation",
     "ChatExtractor": "memkit_core.formation",
     "Extracted": "memkit_core.ports",

@@ -934,6 +934,7 @@ class Memory:
             config=self.config,
             clock=self._clock,
             changed=self._worker.wake,
+            redact=None if self._redaction is None else self._redaction.text,
         )
 
     # ------------------------------------------------------------------ memories with a shape

@@ -25,6 +25,11 @@ SEARCHABLE = "memkit_searchable"
 """The key in a session's metadata that, with False, keeps what is appended from then on out of recall."""
 """The space of conversation turns."""
 
+DOCUMENTS = "documents:"
+"""What the space of every collection of documents begins with."""
+CHUNK = "memkit_chunk"
+"""The key in the metadata of a chunk of a document that tells where it stands."""
+
 NOTES = "notes"
 """The kind of the stored values that are working memories."""
 RUNS = "runs"
@@ -137,8 +142,22 @@ class MemoryRecord:
 
     @property
     def index_text(self) -> str:
-        """The text that is embedded and keyword-indexed: the content, led by the speaker of a turn."""
+        """The text that is embedded and keyword-indexed.
+
+        The content, led by the speaker of a turn, or by the context of a chunk of a document.
+        """
+        if self.space.startswith(DOCUMENTS):
+            context = self._context
+            return f"{context}\n\n{self.content}" if context else self.content
         return f"{self.speaker}: {self.content}" if self.speaker else self.content
+
+    @property
+    def _context(self) -> str | None:
+        """What a chunk of a document is about; None without one."""
+        # Only chunks have a source in such a space: the metadata of a plain document is the user's.
+        chunk = None if self.source is None else self.metadata.get(CHUNK)
+        context = chunk.get("context") if isinstance(chunk, Mapping) else None
+        return context if isinstance(context, str) else None
 
     def is_visible_at(self, now: datetime) -> bool:
         """Whether it has not expired at `now`; pinned records never expire."""
@@ -241,6 +260,7 @@ class Signals:
 class ScoredRecord:
     """A recalled record: `score` in [0, 1] orders one result and is not comparable across queries.
 
+    `parent` is the larger chunk that a chunk of a document is part of, when the search was asked for it.
     When recall was asked to explain, `embedding` is the fingerprint of the vector space it was compared
     in (None where there was no vector), and `synced` whether the vector index has its newest state.
     """
@@ -248,6 +268,7 @@ class ScoredRecord:
     record: MemoryRecord
     score: float
     signals: Signals
+    parent: MemoryRecord | None = None
     embedding: str | None = None
     synced: bool | None = None
 

@@ -171,6 +171,41 @@ class Extractor(Protocol):
 # --------------------------------------------------------------------------------- the record store
 
 
+class Level(StrEnum):
+    """How large a chunk is beside the others of its text, which may be split in up to three sizes."""
+
+    SMALL = "small"
+    MEDIUM = "medium"
+    LARGE = "large"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a text.
+
+    Attributes:
+        content: the piece as it stands there, `text[start:end]`.
+        start, end: its place in the text, in characters.
+        context: what is embedded ahead of it, such as the headings it stands under; "" for nothing.
+        level: its size among those the text was split in; `MEDIUM` where there is one.
+        parent: where the larger chunk it is part of stands in the same sequence; None without one.
+    """
+
+    content: str
+    start: int
+    end: int
+    context: str = ""
+    level: Level = Level.MEDIUM
+    parent: int | None = None
+
+
+class Chunker(Protocol):
+    """Splits a text into chunks."""
+
+    def __call__(self, text: str) -> Sequence[Chunk]:
+        """The chunks of `text`, those of each level in the order of the text; none of a blank one."""
+
+
 class Candidate(NamedTuple):
     """What ranking needs of a row: light enough to read a thousand for a query.
 
@@ -444,6 +479,25 @@ class RecordTable(Protocol):
         Raises:
             ConfigError: the rows of this scope and space have vectors of another vector space.
             DimensionMismatchError: `vectors` are of another length than `vector_space` says.
+        """
+
+    def replace(
+        self,
+        scope: Scope,
+        space: str,
+        where: Filter,
+        records: Sequence[MemoryRecord] = (),
+        *,
+        vector_space: VectorSpace | None = None,
+    ) -> tuple[list[MemoryRecord], DeleteReceipt]:
+        """Put `records` in the place of what satisfies `where`, in one transaction.
+
+        They are written as `put` does. Of the other records of this scope and space, expired or not,
+        those that satisfy `where` are deleted as `delete` does. Returns what was stored, in order, and
+        what was deleted. Only for spaces of documents.
+
+        Raises:
+            ConfigError: the rows of this scope and space have vectors of another vector space.
         """
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from numpy.typing import ArrayLike
 
 from memkit_core.aio.hops import Hops
+from memkit_core.chunking import ContentType
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
 from memkit_core.models import (
@@ -15,7 +16,7 @@ from memkit_core.models import (
     RecallResult,
     RecordPage,
 )
-from memkit_core.ports import Vector
+from memkit_core.ports import Chunker, Level, Vector
 
 
 class AsyncDocuments:
@@ -32,6 +33,20 @@ class AsyncDocuments:
         """See `Documents.put`."""
         return await self._hops.run(self.documents.put, documents, vectors=vectors)
 
+    async def add_document(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002 - as in `Documents`
+        chunker: Chunker | ContentType | str = ContentType.ARTICLE,
+        context: str = "",
+        metadata: Mapping[str, object] | None = None,
+    ) -> list[MemoryRecord]:
+        """See `Documents.add_document`."""
+        return await self._hops.run(
+            self.documents.add_document, text, id=id, chunker=chunker, context=context, metadata=metadata
+        )
+
     async def search(
         self,
         query: str = "",
@@ -42,6 +57,8 @@ class AsyncDocuments:
         mode: SearchMode | str = SearchMode.DENSE,
         alpha: float | None = None,
         min_similarity: float = 0.0,
+        level: Level | str | None = None,
+        parents: bool = False,
     ) -> RecallResult:
         """See `Documents.search`."""
         return await self._hops.run(
@@ -53,11 +70,17 @@ class AsyncDocuments:
             mode=mode,
             alpha=alpha,
             min_similarity=min_similarity,
+            level=level,
+            parents=parents,
         )
 
     async def get(self, ids: Iterable[str]) -> list[MemoryRecord]:
         """See `Documents.get`."""
         return await self._hops.run(self.documents.get, ids)
+
+    async def chunks(self, document: str, *, level: Level | str | None = None) -> list[MemoryRecord]:
+        """See `Documents.chunks`."""
+        return await self._hops.run(self.documents.chunks, document, level=level)
 
     async def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """See `Documents.vectors`."""

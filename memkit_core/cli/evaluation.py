@@ -19,7 +19,7 @@ from rich.progress import (
 
 from memkit_core.cli.options import AsJson
 from memkit_core.cli.output import stderr, stdout, write_json
-from memkit_core.evaluation import evaluate, read_dataset, summary, tables
+from memkit_core.evaluation import compare_chunk_sizes, evaluate, read_dataset, summary, tables
 from memkit_core.evaluation.run import DEFAULT_KS
 from memkit_core.evaluation.run import Progress as Report
 
@@ -33,11 +33,24 @@ def evaluation(
     embedder: Annotated[
         str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")
     ] = "wordllama",
+    chunk_sizes: Annotated[
+        list[str] | None,
+        typer.Option("--chunk-sizes", help="Compare chunks of these many characters: 256,512,1024."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
-    ks = _counts(k) if k else DEFAULT_KS
+    ks = _counts(k, "--k") if k else DEFAULT_KS
+    sizes = _counts(chunk_sizes, "--chunk-sizes") if chunk_sizes else []
     dataset = read_dataset(path)
+    if sizes:
+        with _progress() as report:
+            compared = compare_chunk_sizes(dataset, sizes, ks=ks, embedder=embedder, progress=report)
+        if as_json:
+            write_json(compared.summary())
+        else:
+            stdout().print(*compared.tables(), sep="\n")
+        return
     with _progress() as report:
         outcome = evaluate(dataset, ks=ks, embedder=embedder, progress=report)
     numbers = summary(outcome)
@@ -49,7 +62,7 @@ def evaluation(
         console.print(part)
 
 
-def _counts(given: list[str]) -> list[int]:
+def _counts(given: list[str], option: str) -> list[int]:
     """The numbers of a list such as `["5,10", "20"]`.
 
     Raises:
@@ -57,7 +70,9 @@ def _counts(given: list[str]) -> list[int]:
     """
     parts = [part.strip() for text in given for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"--k takes whole numbers above 0 such as 5,10,20, got {','.join(given)!r}")
+        raise typer.BadParameter(
+            f"{option} takes whole numbers above 0 such as 5,10,20, got {','.join(given)!r}"
+        )
     return [int(part) for part in parts]
 
 

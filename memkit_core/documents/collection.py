@@ -7,40 +7,55 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memkit_core.chunking import ContentType, level_for
 from memkit_core.config import Config
+from memkit_core.documents.chunks import (
+    chunk_place,
+    chunk_records,
+    cut,
+    has_several_sizes,
+    in_order,
+    of_documents,
+    of_level,
+)
+from memkit_core.documents.searching import DocumentSearch, SearchMode, at_level, weighed
 from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
 from memkit_core.errors import (
     BackendError,
     ConfigError,
     DimensionMismatchError,
     InvalidInputError,
-    ModelError,
     shown,
 )
-from memkit_core.filters import And, FilterLike, parse_filter
+from memkit_core.filters import And, Filter, FilterLike, conjunction, parse_filter
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_count, checked_enum, checked_fraction, checked_id, checked_text, listed
+from memkit_core.inputs import (
+    checked_bool,
+    checked_count,
+    checked_enum,
+    checked_fraction,
+    checked_id,
+    checked_text,
+    listed,
+)
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import (
+    DOCUMENTS,
     DeleteReceipt,
     MemoryRecord,
     RecallResult,
     RecordPage,
-    ScoredRecord,
-    Signals,
     Status,
     Target,
 )
-from memkit_core.ports import Embedder, ListQuery, Matrix, RecordStore, Vector, VectorSpace
+from memkit_core.ports import Chunker, Embedder, Level, ListQuery, Matrix, RecordStore, Vector, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
-from memkit_core.recall.pipeline import Recall, similarity
 from memkit_core.recall.query import RecallQuery
-from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope
 from memkit_core.sequences import iterated
 from memkit_core.text.clean import storable
@@ -50,14 +65,6 @@ _log = logging.getLogger("memkit")
 
 _MATRIX = 2
 _PAGE = 1000
-
-
-class SearchMode(StrEnum):
-    """How a collection is searched: by vectors, by words (BM25), or by both, fused."""
-
-    DENSE = "dense"
-    KEYWORD = "keyword"
-    HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,20 +98,24 @@ class Documents:
         config: Config,
         clock: Clock,
         changed: Callable[[], None],
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         """`Memory.documents` is the way in: `embedder` and `model` are None for the memory's own vectors."""
         self.name = name
         self.scope = scope
-        self._target = Target(scope=scope, space=f"documents:{checked_id(name, 'name')}")
+        self._target = Target(scope=scope, space=f"{DOCUMENTS}{checked_id(name, 'name')}")
         self._store = store
         self._indexers = indexers
         self._own = own
-        self._copies = copies
         self._embedder = embedder
         self._model = model
         self._config = config
         self._clock = clock
         self._changed = changed
+        self._redact = redact
+        self._searched = DocumentSearch(
+            self._target, store=store, own=own, copies=copies, embedder=embedder, model=model
+        )
         self._space_held(None)
 
     @property
@@ -153,12 +164,66 @@ class Documents:
             return []
         space = self._space_to_write(given)
         stored = self._store.records.put(self.scope, records, vector_space=space, vectors=given)
+        self._index(stored, space)
+        return stored
+
+    def _index(self, stored: Sequence[MemoryRecord], space: VectorSpace | None) -> None:
         try:
             self._indexer(space).sync([record.point_id for record in stored])
         except BackendError as error:
             # Documented degradation: the documents are safe, and the worker goes on with the outbox.
             _log.warning("put: stored, but not indexed yet: %s", error)
         self._changed()
+
+    def add_document(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the word every reader expects
+        chunker: Chunker | ContentType | str = ContentType.ARTICLE,
+        context: str = "",
+        metadata: Mapping[str, object] | None = None,
+    ) -> list[MemoryRecord]:
+        """Cut a long text into chunks and add them, in the place of all chunks of a document with this id.
+
+        Each chunk is a document of the collection, with the text as it stands there; what is embedded
+        and keyword-indexed is led by `context` and the headings it stands under. `chunk_place` tells
+        where in the text a chunk stands. One transaction: all or nothing; found as after `put`. A chunk
+        that is what it was keeps its vector. With `Config.redact`, the text is redacted before it is
+        cut, and places count in the redacted text.
+
+        Args:
+            text: the document; a blank one has no chunks.
+            id: names the document, to replace or delete it; a UUID is made when None.
+            chunker: what cuts it: a `ContentChunker`, any function from a text to chunks, or a content
+                type ("documentation", "conversation", "article") for its first size.
+            context: what the document is, such as its title, to be embedded with each chunk.
+            metadata: of each chunk.
+
+        Returns:
+            The stored chunks, in the order of the chunker; `source` of each is the document's id.
+
+        Raises:
+            InvalidInputError: an argument that cannot be stored, or a chunker that gave no chunks of this
+                text, or too many; nothing is written.
+            MissingDependencyError: the extra `chunking` is not installed.
+            ConfigError: as in `put`.
+            ModelError: as in `put`.
+        """
+        document = str(uuid.uuid4()) if id is None else checked_id(id)
+        if not isinstance(text, str):
+            raise InvalidInputError(f"add_document takes a text, got {shown(text)}")
+        clean = storable(text if self._redact is None else self._redact(text))
+        chunks = cut(clean, chunker, config=self._config)
+        plain = dataclasses.replace(self._record(NewDocument(content="", metadata=metadata)), source=document)
+        about = checked_text(context, "context", max_chars=self._config.max_content_chars)
+        records = chunk_records(chunks, plain, context=about)
+        self._checked_vectors(None, len(records))
+        space = self._space_to_write(None) if records else None
+        stored, _ = self._store.records.replace(
+            self.scope, self.space, of_documents([document]), records, vector_space=space
+        )
+        self._index(stored, space)
         return stored
 
     def _record(self, document: object) -> MemoryRecord:
@@ -256,6 +321,8 @@ class Documents:
         mode: SearchMode | str = SearchMode.DENSE,
         alpha: float | None = None,
         min_similarity: float = 0.0,
+        level: Level | str | None = None,
+        parents: bool = False,
     ) -> RecallResult:
         """The documents nearest to `query`, best first.
 
@@ -271,6 +338,9 @@ class Documents:
                 for the weights of `Config.ranking`.
             min_similarity: only hits with a similarity, (1 + cosine) / 2, of at least this; not for
                 a search by words alone, which compares no vectors.
+            level: "small", "medium" or "large", for documents that were cut in several sizes; None for
+                the rule of `memkit_core.chunking.level_for`. Other documents are found at every level.
+            parents: with each hit that was cut out of a larger chunk, that one as its `parent`.
 
         Returns:
             The hits. When the query could not be embedded the keyword leg answers, and `.missing`
@@ -301,7 +371,7 @@ class Documents:
         )
         chosen = checked_enum(SearchMode, mode, "mode")
         if alpha is not None:
-            chosen, ranking = _weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
+            chosen, ranking = weighed(chosen, asked.ranking, checked_fraction(alpha, "alpha"))
             asked = dataclasses.replace(asked, ranking=ranking)
         floor = checked_fraction(min_similarity, "min_similarity")
         if floor > 0 and chosen is SearchMode.KEYWORD:
@@ -322,65 +392,23 @@ class Documents:
                     backend="memkit",
                     operation="documents",
                 )
-        model, indexer = self._own(), self._indexer(space)
-        result = self._answer(asked, chosen, given, indexer, floor)
-        if "dense" in result.missing and self._own(settled=True) is not model:
-            # The memory got another model after the query was embedded.
-            return self._answer(asked, chosen, given, indexer, floor)
-        return result
+        ask = partial(self._searched, mode=chosen, given=given, indexer=self._indexer(space), floor=floor)
+        wanted = None if level is None else checked_enum(Level, level, "level")
+        result = ask(asked if wanted is None else at_level(asked, wanted))
+        if wanted is None and any(has_several_sizes(hit.record) for hit in result):
+            # Most collections have one size, and are asked once.
+            result = ask(at_level(asked, level_for(query)))
+        return self._with_parents(result) if checked_bool(parents, "parents") else result
 
-    def _answer(
-        self, asked: RecallQuery, mode: SearchMode, given: Vector | None, indexer: Indexer, floor: float
-    ) -> RecallResult:
-        missing = set[str]()
-        vector, space = given, None if given is None else indexer.compared_with(given)
-        if vector is None and mode is not SearchMode.KEYWORD:
-            vector, space = self._embedded(asked.text, indexer, missing)
-        if mode is SearchMode.DENSE and vector is not None:
-            result = self._nearest(asked, vector, space, indexer)
-        else:
-            by_words = vector is None or mode is SearchMode.KEYWORD
-            ranking = dataclasses.replace(asked.ranking, dense=0.0) if by_words else asked.ranking
-            recall = Recall(self._store, self._own, indexer, self._copies)
-            result = recall.run(
-                dataclasses.replace(asked, ranking=ranking, vector=vector, vector_space=space)
-            )
-        hits = tuple(hit for hit in result if floor <= 0 or (hit.signals.similarity or 0.0) >= floor)
-        return dataclasses.replace(result, hits=hits, missing=result.missing | missing)
-
-    def _embedded(
-        self, text: str, indexer: Indexer, missing: set[str]
-    ) -> tuple[Vector | None, VectorSpace | None]:
-        """The vector of the query and the space it is of; None, and "dense" missing, for words alone."""
-        embedder = self._own() if self._model is None else self._embedder
-        if embedder is not None:
-            try:
-                vector, space = embedder.embed_query(text), embedder.space()
-                if indexer.compared_with(vector, space) in (None, space):
-                    return vector, space
-            except ModelError as error:
-                # Documented degradation: the keyword leg answers, the result says what was missing.
-                _log.warning("search: the query was not embedded: %s", error)
-        missing.add("dense")
-        return None, None
-
-    def _nearest(
-        self, asked: RecallQuery, vector: Vector, space: VectorSpace | None, indexer: Indexer
-    ) -> RecallResult:
-        answer = indexer.search(
-            self._target, vector, space=space, where=asked.condition, now=asked.now, limit=asked.top_k + 1
+    def _with_parents(self, result: RecallResult) -> RecallResult:
+        places = [chunk_place(hit.record) for hit in result]
+        ids = [None if place is None else place.parent_id for place in places]
+        found = {record.id: record for record in self.get([one for one in ids if one is not None])}
+        hits = (
+            dataclasses.replace(hit, parent=None if one is None else found.get(one))
+            for hit, one in zip(result, ids, strict=True)
         )
-        records = self._store.records.fetch(self._target, [hit.point_id for hit in answer.hits])
-        hits = [
-            ScoredRecord(
-                record=records[hit.point_id], score=alike, signals=Signals(similarity=alike, relevance=alike)
-            )
-            for hit in answer.hits
-            if hit.point_id in records and (alike := similarity(hit.cosine)) is not None
-        ]
-        return RecallResult(
-            hits=tuple(hits[: asked.top_k]), missing=answer.missing, truncated=len(hits) > asked.top_k
-        )
+        return dataclasses.replace(result, hits=tuple(hits))
 
     # ------------------------------------------------------------------ reading and deleting
 
@@ -389,6 +417,17 @@ class Documents:
         wanted = [checked_id(one) for one in listed(ids, "ids")]
         found = self._store.records.get(self.scope, self.space, wanted, now=self._clock())
         return [record for record in found if record.status is Status.ACTIVE]
+
+    def chunks(self, document: str, *, level: Level | str | None = None) -> list[MemoryRecord]:
+        """The chunks of a document, the smallest first and those of a size in the order of the text.
+
+        Of one `level` alone, as `search` finds them, when it is given. Empty for an unknown document.
+        """
+        where = conjunction(
+            of_documents([checked_id(document, "document")]),
+            None if level is None else of_level(checked_enum(Level, level, "level")),
+        )
+        return in_order(self._all(where))
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """The stored vector of each of these documents that has one, `(d,) float32`, by id."""
@@ -413,6 +452,8 @@ class Documents:
     def delete(self, ids: Iterable[str] | None = None, *, filters: FilterLike | None = None) -> DeleteReceipt:
         """Delete the documents with these ids, or those that satisfy `filters`; unknown ids count as nothing.
 
+        The id of a document of `add_document` stands for all of its chunks, which go at once.
+
         Raises:
             InvalidInputError: neither, or both, were given: see `clear` for all of them.
         """
@@ -420,6 +461,8 @@ class Documents:
             raise InvalidInputError("delete: give ids or filters; clear() deletes the whole collection")
         wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
         receipt = self._store.records.delete(self.scope, self.space, wanted)
+        if ids is not None:
+            receipt += self._store.records.replace(self.scope, self.space, of_documents(wanted))[1]
         self._changed()
         return receipt
 
@@ -429,11 +472,14 @@ class Documents:
             raise InvalidInputError(
                 "delete: filters holds no condition; clear() deletes the whole collection"
             )
+        return [record.id for record in self._all(where)]
+
+    def _all(self, where: Filter | None) -> Sequence[MemoryRecord]:
         page = self.list(filters=where, limit=_PAGE)
-        found = [record.id for record in page]
+        found = [*page]
         while page.cursor is not None:
             page = self.list(filters=where, limit=_PAGE, cursor=page.cursor)
-            found += [record.id for record in page]
+            found += page
         return found
 
     def clear(self) -> DeleteReceipt:
@@ -441,15 +487,6 @@ class Documents:
         receipt = self._store.records.delete_space(self.scope, self.space)
         self._changed()
         return receipt
-
-
-def _weighed(mode: SearchMode, ranking: Ranking, alpha: float) -> tuple[SearchMode, Ranking]:
-    if mode is not SearchMode.HYBRID:
-        raise InvalidInputError(f"search: alpha weighs the legs of mode 'hybrid', not of {mode.value!r}")
-    if alpha in (0, 1):
-        # A leg without weight is not asked at all.
-        return SearchMode.DENSE if alpha else SearchMode.KEYWORD, ranking
-    return mode, dataclasses.replace(ranking, keyword=1 - alpha, dense=alpha)
 
 
 def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:

@@ -28,9 +28,17 @@ def question_metrics(ranking: Sequence[str], evidence: Evidence, ks: Sequence[in
     Raises:
         ValueError: there is no evidence, so there is nothing to find.
     """
-    if not evidence:
+    return rank_metrics(ranks_of_evidence(ranking, evidence), ks)
+
+
+def rank_metrics(ranks: Sequence[int | None], ks: Sequence[int]) -> dict[str, float]:
+    """The same from the rank of each piece of evidence, None for one that was not found.
+
+    Raises:
+        ValueError: there are no pieces.
+    """
+    if not ranks:
         raise ValueError("a question without evidence has no metrics")
-    ranks = ranks_of_evidence(ranking, evidence)
     first = min((rank for rank in ranks if rank is not None), default=None)
     scores: dict[str, float] = {}
     for k in ks:

@@ -12,7 +12,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from memkit_core.errors import ConfigError
-from memkit_core.models import MemoryRecord, Message, RecordChange, RecordPatch, Session, StoredValue, Summary
+from memkit_core.filters import Filter
+from memkit_core.models import (
+    DeleteReceipt,
+    MemoryRecord,
+    Message,
+    RecordChange,
+    RecordPatch,
+    Session,
+    StoredValue,
+    Summary,
+)
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import (
     Add,
@@ -215,6 +225,19 @@ class _Records(_Wrapper):
         """See `RecordTable.put`."""
         clean = [self._redaction.record(record) for record in records]
         return self._wrapped.put(scope, clean, vector_space=vector_space, vectors=vectors, merge=merge)
+
+    def replace(
+        self,
+        scope: Scope,
+        space: str,
+        where: Filter,
+        records: Sequence[MemoryRecord] = (),
+        *,
+        vector_space: VectorSpace | None = None,
+    ) -> tuple[list[MemoryRecord], DeleteReceipt]:
+        """See `RecordTable.replace`."""
+        clean = [self._redaction.record(record) for record in records]
+        return self._wrapped.replace(scope, space, where, clean, vector_space=vector_space)
 
     def change(
         self,

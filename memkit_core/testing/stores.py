@@ -16,6 +16,7 @@ from memkit_core.testing.outbox import OutboxContract
 from memkit_core.testing.partitions import PartitionsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
+from memkit_core.testing.replacing import ReplacingContract
 from memkit_core.testing.sessions import SessionsContract
 from memkit_core.testing.spaces import SpacesContract
 from memkit_core.testing.standing import StandingContract
@@ -26,6 +27,7 @@ from memkit_core.testing.vectors import VectorsContract
 class RecordStoreContract(
     RecordsContract,
     DuplicatesContract,
+    ReplacingContract,
     ChangesContract,
     SuccessionContract,
     DecidingContract,

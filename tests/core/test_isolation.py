@@ -47,7 +47,7 @@ from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import ConflictError, InvalidPromotionError, MemkitError, RecordNotFoundError
 from memkit_core.formation import Formation
 from memkit_core.models import MEMORIES, MESSAGES, MemoryRecord, RecordType, Status
-from memkit_core.ports import Selection
+from memkit_core.ports import Chunk, Level, Selection
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
@@ -272,8 +272,19 @@ def recall(case):
 
 def search_documents(case):
     return case.documents().search(
-        case.query, top_k=50, filters=case.filters, mode=case.one("dense", "keyword", "hybrid")
+        case.query,
+        top_k=50,
+        filters=case.filters,
+        mode=case.one("dense", "keyword", "hybrid"),
+        level=case.one(None, "small", "large"),
+        parents=case.one(True, False),
     )
+
+
+def in_one_chunk(text):
+    """A small chunk in a large one: what several tenants then have under the same ids."""
+    whole = Chunk(content=text, start=0, end=len(text), context=text, level=Level.LARGE)
+    return [whole, dataclasses.replace(whole, level=Level.SMALL, parent=0)]
 
 
 def search_langchain_store(case):
@@ -365,6 +376,7 @@ READS = {
     "Documents.search": search_documents,
     "Documents.get": lambda case: case.documents().get([*case.other.ids, *case.me.ids]),
     "Documents.list": lambda case: case.documents().list(filters=case.draw(FILTERS)),
+    "Documents.chunks": lambda case: case.documents().chunks(case.one(*case.other.ids, *case.me.ids)),
     "Documents.vectors": lambda case: case.documents().vectors([*case.other.ids, *case.me.ids]),
     "langchain MemkitVectorStore": search_langchain_store,
     "llamaindex MemkitVectorStore": search_llamaindex_store,
@@ -524,6 +536,13 @@ WRITES = {
     ),
     "Documents.put": lambda case: case.documents().put(
         [NewDocument(content=case.me.marker, id=i, metadata=hostile_metadata(case)) for i in case.other.ids]
+    ),
+    "Documents.add_document": lambda case: case.documents().add_document(
+        f"{case.me.marker} {FOUND_BY_ALL}",
+        id=case.one(*case.other.ids),
+        chunker=in_one_chunk,
+        context=case.me.marker,
+        metadata=hostile_metadata(case),
     ),
     "Documents.delete": lambda case: case.one(
         lambda: case.documents().delete(case.other.ids),
@@ -695,6 +714,9 @@ def write(case):
                 NewDocument(content=f"{me.marker} {FOUND_BY_ALL}", id=i, metadata=fields["metadata"])
                 for i in (me.ids[0], me.secret_id)
             ]
+        )
+        case.memory.documents(NOTES, scope=scope).add_document(
+            f"{me.marker} {FOUND_BY_ALL}", id=me.ids[0], chunker=in_one_chunk, context=me.marker
         )
     said = [
         Message(

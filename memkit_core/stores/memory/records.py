@@ -10,7 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from memkit_core.errors import ConfigError
-from memkit_core.filters import Filter
+from memkit_core.filters import Filter, matches
 from memkit_core.models import (
     MEMORIES,
     ChangeKind,
@@ -39,7 +39,7 @@ from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.memory.deciding import InMemoryView, apply_steps
 from memkit_core.stores.memory.log import forget_sessions
-from memkit_core.stores.memory.state import Row, State, copied, kept, prepared
+from memkit_core.stores.memory.state import Prepared, Row, State, copied, kept, prepared
 from memkit_core.stores.memory.values import forget_values
 from memkit_core.stores.succession import check_slot
 from memkit_core.times import to_ms
@@ -70,17 +70,49 @@ class InMemoryRecords:
         # All that can fail happens before the first row changes.
         newest = {(record.space, record.id): prepared(record) for record in records}
         with self._state.open():
-            self._check_spaces(records, given)
-            rows = {
-                key: self._state.merge(new) if new.record.id in merge else self._state.write(new, given=given)
-                for key, new in newest.items()
-            }
-            if given is not None:
-                self._state.synced_through.setdefault(given, 0)
+            rows = self._written(newest, given, merge)
             for record, vector in zip(records, vectors, strict=True) if vectors is not None else ():
                 if (row := self._state.points.get(record.point_id)) is not None:
                     row.vector = kept(vector)
             return [copied(rows[record.space, record.id].record) for record in records]
+
+    def replace(
+        self,
+        scope: Scope,
+        space: str,
+        where: Filter,
+        records: Sequence[MemoryRecord] = (),
+        *,
+        vector_space: VectorSpace | None = None,
+    ) -> tuple[list[MemoryRecord], DeleteReceipt]:
+        """See `RecordTable.replace`."""
+        check_scopes(scope, records)
+        given = vector_space if vector_space is not None and vector_space.given else None
+        newest = {(record.space, record.id): prepared(record) for record in records}
+        with self._state.open():
+            rows = self._written(newest, given)
+            gone = [
+                row
+                for row in self._state.rows_of(Target(scope=scope, space=space))
+                if (space, row.record.id) not in newest and matches(where, row.record)
+            ]
+            receipt = self._state.remove(gone)
+            return [copied(rows[record.space, record.id].record) for record in records], receipt
+
+    def _written(
+        self,
+        newest: Mapping[tuple[str, str], Prepared],
+        given: VectorSpace | None,
+        merge: Collection[str] = (),
+    ) -> dict[tuple[str, str], Row]:
+        self._check_spaces([new.record for new in newest.values()], given)
+        rows = {
+            key: self._state.merge(new) if new.record.id in merge else self._state.write(new, given=given)
+            for key, new in newest.items()
+        }
+        if given is not None:
+            self._state.synced_through.setdefault(given, 0)
+        return rows
 
     def _check_spaces(self, records: Sequence[MemoryRecord], given: VectorSpace | None) -> None:
         for target in {Target(scope=record.scope, space=record.space) for record in records}:

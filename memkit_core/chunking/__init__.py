@@ -1,0 +1,10 @@
+"""Cutting long texts into chunks that are embedded one by one (extra `chunking`).
+
+`ContentChunker` cuts by what a text is: documentation, code, a conversation or an article. It can be
+used alone; `Documents.add_document` stores what it, or any other `Chunker`, gives.
+"""
+
+from memkit_core.chunking.chunker import HIERARCHY, SIZES, ContentChunker, ContentType
+from memkit_core.chunking.levels import level_for
+
+__all__ = ["HIERARCHY", "SIZES", "ContentChunker", "ContentType", "level_for"]
