@@ -17,15 +17,19 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from memkit_core.cli.options import AsJson
+from memkit_core.cli.options import AsJson, all_as_typed
 from memkit_core.cli.output import stderr, stdout, write_json
-from memkit_core.evaluation import evaluate, read_dataset, summary, tables
+from memkit_core.evaluation import evaluate, parse_configuration, read_dataset, summary, tables
+from memkit_core.evaluation.configurations import checked_configurations
+from memkit_core.evaluation.filling import Progress as Report
 from memkit_core.evaluation.run import DEFAULT_KS
-from memkit_core.evaluation.run import Progress as Report
 
 
 def evaluation(
-    path: Annotated[Path, typer.Argument(help="A folder with conversations.jsonl and questions.jsonl.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Folders with conversations.jsonl and questions.jsonl."),
+    ],
     *,
     k: Annotated[
         list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
@@ -33,20 +37,36 @@ def evaluation(
     embedder: Annotated[
         str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")
     ] = "wordllama",
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            callback=all_as_typed,
+            help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples of the intervals.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
     ks = _counts(k) if k else DEFAULT_KS
-    dataset = read_dataset(path)
-    with _progress() as report:
-        outcome = evaluate(dataset, ks=ks, embedder=embedder, progress=report)
-    numbers = summary(outcome)
+    configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
+    # All are read before the first is asked: a broken one is told at once.
+    datasets = [read_dataset(path) for path in paths]
+    measured = []
+    for dataset in datasets:
+        with _progress() as report:
+            outcome = evaluate(
+                dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report
+            )
+        measured.append(summary(outcome, seed=seed))
     if as_json:
-        write_json(numbers)
+        write_json(measured if len(measured) > 1 else measured[0])
         return
     console = stdout()
-    for part in tables(numbers):
-        console.print(part)
+    for numbers in measured:
+        for part in tables(numbers):
+            console.print(part)
 
 
 def _counts(given: list[str]) -> list[int]:

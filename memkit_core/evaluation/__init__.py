@@ -7,17 +7,21 @@ print(summary(evaluate(read_dataset("my-data"), ks=(5, 10)))["overall"]["hybrid"
 ```
 """
 
+from memkit_core.evaluation.configurations import Configuration, parse_configuration
 from memkit_core.evaluation.dataset import Dataset, DatasetError, Question, Turn, read_dataset
-from memkit_core.evaluation.report import summary, tables
+from memkit_core.evaluation.report import summary
 from memkit_core.evaluation.run import Outcome, evaluate
+from memkit_core.evaluation.tables import tables
 
 __all__ = [
+    "Configuration",
     "Dataset",
     "DatasetError",
     "Outcome",
     "Question",
     "Turn",
     "evaluate",
+    "parse_configuration",
     "read_dataset",
     "summary",
     "tables",
