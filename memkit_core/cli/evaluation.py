@@ -18,10 +18,18 @@ from rich.progress import (
 )
 
 from memkit_core.cli.options import AsJson, all_as_typed
-from memkit_core.cli.output import stderr, stdout, write_json
-from memkit_core.evaluation import evaluate, parse_configuration, read_dataset, summary, tables
+from memkit_core.cli.output import as_document, stderr, stdout, write_json
+from memkit_core.evaluation import (
+    evaluate,
+    parse_configuration,
+    read_dataset,
+    save_plot,
+    summary,
+    tables,
+)
 from memkit_core.evaluation.configurations import checked_configurations
 from memkit_core.evaluation.filling import Progress as Report
+from memkit_core.evaluation.plot import check_plot
 from memkit_core.evaluation.run import DEFAULT_KS
 
 
@@ -47,10 +55,21 @@ def evaluation(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples of the intervals.")] = 0,
     as_json: AsJson = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
+    ] = None,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
     ks = _counts(k) if k else DEFAULT_KS
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
+    if plot is not None:
+        check_plot(plot)
+    if json_file is not None and not json_file.parent.is_dir():
+        raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
     # All are read before the first is asked: a broken one is told at once.
     datasets = [read_dataset(path) for path in paths]
     measured = []
@@ -60,8 +79,13 @@ def evaluation(
                 dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report
             )
         measured.append(summary(outcome, seed=seed))
+    document = measured if len(measured) > 1 else measured[0]
+    if plot is not None:
+        save_plot(measured, plot)
+    if json_file is not None:
+        json_file.write_text(as_document(document), encoding="utf-8")
     if as_json:
-        write_json(measured if len(measured) > 1 else measured[0])
+        write_json(document)
         return
     console = stdout()
     for numbers in measured:

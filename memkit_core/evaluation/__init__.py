@@ -9,6 +9,7 @@ print(summary(evaluate(read_dataset("my-data"), ks=(5, 10)))["overall"]["hybrid"
 
 from memkit_core.evaluation.configurations import Configuration, parse_configuration
 from memkit_core.evaluation.dataset import Dataset, DatasetError, Question, Turn, read_dataset
+from memkit_core.evaluation.plot import save_plot
 from memkit_core.evaluation.report import summary
 from memkit_core.evaluation.run import Outcome, evaluate
 from memkit_core.evaluation.tables import tables
@@ -23,6 +24,7 @@ __all__ = [
     "evaluate",
     "parse_configuration",
     "read_dataset",
+    "save_plot",
     "summary",
     "tables",
 ]

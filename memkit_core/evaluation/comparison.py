@@ -61,8 +61,7 @@ def _found_table(numbers: Numbers, recalls: Sequence[str], compared: str) -> Tab
     sections = {"turns": "overall", "sessions": "session"}
     for label, part in sections.items():
         _add_section(table, label, numbers, part, metrics, compared)
-    inner = {"categories": numbers["categories"]}
-    for kind in mapping(inner["categories"]):
+    for kind in mapping(numbers["categories"]):
         _add_section(table, kind, _of_category(numbers, kind), kind, metrics, compared)
     _add_section(table, "(adversarial)", numbers, "adversarial", metrics, compared)
     return table

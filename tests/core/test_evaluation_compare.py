@@ -3,16 +3,27 @@
 import dataclasses
 import io
 import json
+import subprocess
+import sys
 from hashlib import sha256
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from memkit_core import ConfigError, InvalidInputError, Ranking
-from memkit_core.evaluation import Configuration, evaluate, parse_configuration, read_dataset, summary, tables
+from memkit_core import ConfigError, InvalidInputError, MissingDependencyError, Ranking
+from memkit_core.evaluation import (
+    Configuration,
+    evaluate,
+    parse_configuration,
+    read_dataset,
+    save_plot,
+    summary,
+    tables,
+)
 from memkit_core.evaluation.bootstrap import bootstrap
 from memkit_core.evaluation.configurations import knobs
+from memkit_core.evaluation.plot import check_plot
 
 TURNS = [
     "I keep three beehives on the roof of the bakery.",
@@ -50,6 +61,17 @@ def folder(tmp_path):
     for name, lines in (("conversations", said), ("questions", asked)):
         (home / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return home
+
+
+@pytest.fixture
+def memkit(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "memkit_core.cli", *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False
+        )
+
+    return run
 
 
 class Counting:
@@ -245,3 +267,76 @@ def test_one_table_holds_all_configurations_by_category(folder):
     assert "recall@3 - hybrid" in text
     assert "seed 5" in text
     assert str(numbers["sha256"]["questions.jsonl"])[:12] in text
+
+
+# ------------------------------------------------------------------ files
+
+
+def measured(folder, *configurations):
+    chosen = [parse_configuration(text) for text in configurations]
+    return summary(evaluate(read_dataset(folder), ks=(1, 3), configurations=chosen))
+
+
+@pytest.mark.parametrize("name", ["plot.png", "plot.svg", "plot.pdf"])
+def test_a_plot_is_a_file_of_its_kind(folder, tmp_path, name):
+    """The plot is written in the form of its name, with hostile names as text, and nothing global changes."""
+    matplotlib = pytest.importorskip("matplotlib")
+    settings = dict(matplotlib.rcParams)
+    loaded = "matplotlib.pyplot" in sys.modules
+    numbers = measured(folder, "_$\\frac{:dense=0")
+
+    save_plot([numbers, numbers], tmp_path / name)
+
+    beginning = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[name[-3:]]
+    written = (tmp_path / name).read_bytes()
+    assert written.startswith(beginning)
+    assert dict(matplotlib.rcParams) == settings
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+
+
+def test_without_sets_to_score_a_plot_is_empty(tmp_path):
+    """A data set without questions makes a plot without points, no error."""
+    pytest.importorskip("matplotlib")
+    for name in ("conversations", "questions"):
+        (tmp_path / f"{name}.jsonl").touch()
+
+    save_plot([measured(tmp_path)], tmp_path / "plot.png")
+
+    assert (tmp_path / "plot.png").stat().st_size > 0
+
+
+def test_a_plot_that_cannot_be_is_refused_first(tmp_path, monkeypatch):
+    """Another kind of file, a folder that is not there and no matplotlib are told before any work."""
+    with pytest.raises(InvalidInputError, match=r"\.png"):
+        check_plot(tmp_path / "plot.jpeg")
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        check_plot(tmp_path / "none" / "plot.png")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        check_plot(tmp_path / "plot.png")
+    assert str(caught.value).endswith("pip install 'memkit-llm[plot]'")
+
+
+def test_the_command_writes_all_numbers(folder, tmp_path, memkit):
+    """`--json-file` writes what `--json` prints, one object a data set; tables still go to the terminal."""
+    arguments = ["eval", str(folder), str(folder), "--k", "1", "--compare", "words:dense=0", "--seed", "3"]
+    process = memkit(*arguments, "--json-file", "out.json")
+
+    assert process.returncode == 0, process.stderr
+    assert "words" in process.stdout
+    written = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert [one["dataset"] for one in written] == ["tiny", "tiny"]
+    assert written[0]["overall"] == written[1]["overall"]
+    assert written[0]["bootstrap"]["seed"] == 3
+    assert list(written[0]["overall"]) == ["hybrid", "words", "bm25", "dense"]
+
+
+def test_the_command_refuses_what_it_does_not_know(folder, memkit):
+    """An unknown knob and a plot of an unknown kind are one line each, told before anything is asked."""
+    knob = memkit("eval", str(folder), "--compare", "x:neighbor=0")
+    assert (knob.returncode, knob.stdout) == (1, "")
+    assert "known are keyword, dense," in knob.stderr
+    assert "asking" not in knob.stderr
+    plot = memkit("eval", str(folder), "--plot", "plot.gif")
+    assert plot.returncode == 1
+    assert "asking" not in plot.stderr
