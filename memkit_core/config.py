@@ -10,7 +10,7 @@ from typing import Literal
 from memkit_core.errors import ConfigError, shown
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
-from memkit_core.settings import Forgetting, Schedule
+from memkit_core.settings import Forgetting, RecallLog, Schedule
 
 MEBIBYTE = 1024 * 1024
 _LARGEST = 2**53
@@ -23,6 +23,7 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "ranking": (Ranking,),
     "forgetting": (Forgetting,),
     "upkeep": (Schedule, type(None)),
+    "recall_log": (RecallLog, type(None)),
 }
 
 
@@ -95,8 +96,10 @@ class Config:
         summary_max_tokens: the most tokens of a summary.
         forgetting: what `memory.upkeep.forget` archives and deletes.
         upkeep: when the periodic work is done, and that a thread does it; None starts no thread.
+        recall_log: that each recall is kept with its scopes, hits and their signals, so that
+            `memory.feedback` can say what was useful; None keeps nothing.
         redact: applied to every text before it is embedded or stored: records, messages, documents,
-            notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
+            notes, summaries, imports, logged queries; `memkit_core.SecretRedactor()` or a function of your own from text
             to text, to which it must be a no-op to be applied again. None stores all as it is.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
@@ -136,6 +139,7 @@ class Config:
     summary_max_tokens: int = 2_000
     forgetting: Forgetting = field(default_factory=Forgetting)
     upkeep: Schedule | None = None
+    recall_log: RecallLog | None = None
     redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 

@@ -289,11 +289,13 @@ class RecallResult(Sequence[ScoredRecord]):
             failed or was too slow and the hits are in the order they had without it; or `"index"` when
             this process has no vector index and scans instead; empty when nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
+        recall_id: names this answer to `memory.feedback`; None when it is not logged (`Config.recall_log`).
     """
 
     hits: tuple[ScoredRecord, ...] = ()
     missing: frozenset[str] = frozenset()
     truncated: bool = False
+    recall_id: str | None = None
 
     @overload
     def __getitem__(self, index: int) -> ScoredRecord: ...

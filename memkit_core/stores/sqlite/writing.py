@@ -13,6 +13,7 @@ from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.sqlite.keywords import Postings, remove_postings
+from memkit_core.stores.sqlite.recalls import forget_hits
 from memkit_core.stores.sqlite.rows import (
     COLUMNS,
     INSERT_CHANGE,
@@ -322,6 +323,7 @@ def delete_records(
     ).fetchall()
     if rows:
         mark_removed(connection, next_change(connection), {row[1] for row in rows})
+        forget_hits(connection, [row[0] for row in rows])
     vectors = turns = history = 0
     for chunk in chunked(rows, _TOGETHER):
         graves: dict[Scope, list[Grave]] = {}
