@@ -241,9 +241,10 @@ def test_deleting_a_user_leaves_no_trace_of_what_was_asked(tmp_path, clock):
         assert b"quetzalcoatl" not in content, file
 
 
-def test_who_comes_back_has_asked_nothing(tmp_path, clock):
+def test_who_comes_back_has_asked_nothing(tmp_path, clock, monkeypatch):
     """What a deleted user asked is gone also when the user remembers something anew at once."""
     with opened(tmp_path / "m.db", clock) as memory:
+        monkeypatch.setattr(memory._worker, "wake", lambda: None)
         memory.add("The team drinks tea.", scope=TEAM)
         memory.add("I drink tea.", scope=ALICE)
         memory.recall("team", scope=[ALICE, TEAM])
