@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +16,15 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
 from memkit_core.cli.options import AsJson, all_as_typed
 from memkit_core.cli.output import as_document, stderr, stdout, write_json
 from memkit_core.evaluation import (
+    Configuration,
+    Dataset,
+    Outcome,
     evaluate,
     parse_configuration,
     read_dataset,
@@ -29,22 +34,25 @@ from memkit_core.evaluation import (
 )
 from memkit_core.evaluation.configurations import checked_configurations
 from memkit_core.evaluation.filling import Progress as Report
+from memkit_core.evaluation.from_log import TIME_AND_FUSION, evaluate_log, log_summary, log_tables
 from memkit_core.evaluation.plot import check_plot
 from memkit_core.evaluation.run import DEFAULT_KS
+from memkit_core.jsonvalues import JsonValue
 
 
 def evaluation(
     paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="Folders with conversations.jsonl and questions.jsonl."),
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Folders with conversations.jsonl and questions.jsonl."),
+    ] = None,
     *,
     k: Annotated[
         list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
     ] = None,
     embedder: Annotated[
-        str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")
-    ] = "wordllama",
+        str | None,
+        typer.Option("--embedder", help="As in Memory.open: provider:model. [the built-in wordllama]"),
+    ] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,6 +60,10 @@ def evaluation(
             callback=all_as_typed,
             help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
         ),
+    ] = None,
+    from_log: Annotated[
+        Path | None,
+        typer.Option("--from-log", help="Compare on the recall log of this memory, by its feedback."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples of the intervals.")] = 0,
     as_json: AsJson = False,
@@ -64,21 +76,49 @@ def evaluation(
     ] = None,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
+    if bool(paths) == (from_log is not None):
+        raise typer.BadParameter("give folders of data, or --from-log and the file of a memory")
     ks = _counts(k) if k else DEFAULT_KS
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
     if plot is not None:
         check_plot(plot)
     if json_file is not None and not json_file.parent.is_dir():
         raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
-    # All are read before the first is asked: a broken one is told at once.
-    datasets = [read_dataset(path) for path in paths]
-    measured = []
-    for dataset in datasets:
+    if from_log is not None:
         with _progress() as report:
-            outcome = evaluate(
-                dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report
+            seen = evaluate_log(
+                from_log,
+                ks=ks,
+                embedder=embedder,
+                configurations=configurations or TIME_AND_FUSION,
+                progress=report,
             )
-        measured.append(summary(outcome, seed=seed))
+        measured = [log_summary(seen, seed=seed)]
+    else:
+        # All are read before the first is asked: a broken one is told at once.
+        datasets = [read_dataset(path) for path in paths or ()]
+        measured = [
+            summary(_measured(dataset, ks, embedder, configurations), seed=seed) for dataset in datasets
+        ]
+    _tell(measured, log_tables if from_log else tables, as_json=as_json, json_file=json_file, plot=plot)
+
+
+def _measured(
+    dataset: Dataset, ks: Sequence[int], embedder: str | None, configurations: Sequence[Configuration]
+) -> Outcome:
+    with _progress() as report:
+        return evaluate(dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report)
+
+
+def _tell(
+    measured: Sequence[Mapping[str, JsonValue]],
+    as_tables: Callable[[Mapping[str, JsonValue]], Sequence[Table | Text]],
+    *,
+    as_json: bool,
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Write the numbers everywhere they are wanted."""
     document = measured if len(measured) > 1 else measured[0]
     if plot is not None:
         save_plot(measured, plot)
@@ -89,7 +129,7 @@ def evaluation(
         return
     console = stdout()
     for numbers in measured:
-        for part in tables(numbers):
+        for part in as_tables(numbers):
             console.print(part)
 
 

@@ -9,6 +9,7 @@ print(summary(evaluate(read_dataset("my-data"), ks=(5, 10)))["overall"]["hybrid"
 
 from memkit_core.evaluation.configurations import Configuration, parse_configuration
 from memkit_core.evaluation.dataset import Dataset, DatasetError, Question, Turn, read_dataset
+from memkit_core.evaluation.from_log import LogOutcome, evaluate_log, log_summary, log_tables
 from memkit_core.evaluation.plot import save_plot
 from memkit_core.evaluation.report import summary
 from memkit_core.evaluation.run import Outcome, evaluate
@@ -18,10 +19,14 @@ __all__ = [
     "Configuration",
     "Dataset",
     "DatasetError",
+    "LogOutcome",
     "Outcome",
     "Question",
     "Turn",
     "evaluate",
+    "evaluate_log",
+    "log_summary",
+    "log_tables",
     "parse_configuration",
     "read_dataset",
     "save_plot",

@@ -12,7 +12,7 @@ from memkit_core.jsonvalues import JsonValue
 
 Numbers = Mapping[str, JsonValue]
 
-_NAME_WIDTH = 14
+_NAME_WIDTH = 18
 _INTERVAL = 3
 
 
@@ -45,7 +45,7 @@ def comparison_tables(numbers: Numbers) -> list[Table]:
     shown.append(_cost_table(numbers, str(middle)))
     for kind in ("stale", "forbidden"):
         if numbers[kind]:
-            title = f"{kind} turns (lower is better)"
+            title = f"{kind} {numbers['scored']} (lower is better)"
             table = _table(
                 title, [f"in_top@{middle}", "above_evidence", f"above_evidence - {_first(numbers)}"]
             )
@@ -58,10 +58,12 @@ def _found_table(numbers: Numbers, recalls: Sequence[str], compared: str) -> Tab
     metrics = [*recalls, "mrr", "r@1"]
     title = f"the same questions for all; differences with 95 % intervals, drawn by {_unit(numbers)}"
     table = _table(title, [*metrics, f"{compared} - {_first(numbers)}"])
-    sections = {"turns": "overall", "sessions": "session"}
+    sections = {str(numbers["scored"]): "overall", "sessions": "session"}
     for label, part in sections.items():
         _add_section(table, label, numbers, part, metrics, compared)
-    for kind in mapping(numbers["categories"]):
+    kinds = mapping(numbers["categories"])
+    # A single one is all of them, and stands there already.
+    for kind in kinds if len(kinds) > 1 else ():
         _add_section(table, kind, _of_category(numbers, kind), kind, metrics, compared)
     _add_section(table, "(adversarial)", numbers, "adversarial", metrics, compared)
     return table
@@ -99,7 +101,7 @@ def _add_rows(table: Table, numbers: Numbers, part: str, metrics: Sequence[str],
 def _cost_table(numbers: Numbers, k: str) -> Table:
     part = "overall" if numbers["overall"] else "session"
     metrics = [f"any@{k}", f"all@{k}"]
-    label = "turns" if part == "overall" else "sessions"
+    label = numbers["scored"] if part == "overall" else "sessions"
     table = _table(f"{label}, tokens of the first {k}, and time of a recall", [*metrics, "tokens", "p50 ms"])
     legs = mapping(numbers[part])
     for name, told in mapping(numbers["configurations"]).items():
@@ -116,7 +118,15 @@ def _cost_table(numbers: Numbers, k: str) -> Table:
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
+    # One blank between columns: a difference and its interval are wide.
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     table.add_column("configuration", width=_NAME_WIDTH, overflow="fold")
     for column in columns:
         table.add_column(column, justify="right")

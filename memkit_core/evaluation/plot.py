@@ -80,7 +80,7 @@ def _draw(axes: Axes, numbers: Mapping[str, JsonValue]) -> None:
         )
     axes.set_xticks(range(len(ks)), [str(k) for k in ks])
     axes.set_xlabel("k")
-    axes.set_ylabel(f"recall@k, {'turns' if part == 'overall' else 'sessions'}")
+    axes.set_ylabel(f"recall@k, {numbers['scored'] if part == 'overall' else 'sessions'}")
     axes.set_ylim(0, 1.05)
     axes.set_title(_plain(str(numbers["dataset"])))
     if found:

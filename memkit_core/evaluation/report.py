@@ -41,7 +41,7 @@ def summary(outcome: Outcome, *, seed: int = 0, resamples: int = RESAMPLES) -> d
       `latency_ms` as percentiles of the ordinary recall (with other configurations beside it without
       embedding the question) and `tokens`, the mean estimate of what the first k hits take;
       `latency_ms` and `tokens` are also there for `hybrid` alone.
-    - `counts` is what was remembered and asked, `sha256` the digests of the files. `degraded` counts
+    - `scored` says what is ranked: turns, or the records of a log. `counts` is what was remembered and asked, `sha256` the digests of the files. `degraded` counts
       questions that a leg did not answer in full: when it is not 0, the numbers are not those of
       the ranking.
     """
@@ -51,6 +51,7 @@ def summary(outcome: Outcome, *, seed: int = 0, resamples: int = RESAMPLES) -> d
     spread = partial(means, resamples=resamples, seed=seed)
     numbers: dict[str, JsonValue] = {
         "dataset": outcome.dataset,
+        "scored": outcome.scored,
         "sha256": dict(outcome.sha256),
         "date": outcome.date.isoformat(),
         "embedder": outcome.embedder,

@@ -86,6 +86,7 @@ class Outcome:
     """What an evaluation saw; `memkit_core.evaluation.summary` turns it into numbers.
 
     Attributes:
+        scored: what is found or not, in the plural.
         sha256: of the files of the data set.
         configurations: `hybrid`, those that were given, `bm25` and `dense`.
         asked: the questions that were asked, in the order of the data set.
@@ -106,6 +107,7 @@ class Outcome:
     unasked: int
     asked: tuple[Asked, ...]
     fill_seconds: float
+    scored: str = "turns"
 
 
 def evaluate(
@@ -146,9 +148,7 @@ def evaluate(
         ConfigError: `path` exists, or an embedder cannot be used.
         ModelError: an embedder failed.
     """
-    counts = tuple(sorted({checked_count(k, "k", most=100_000) for k in ks}))
-    if not counts:
-        raise InvalidInputError("evaluate: give at least one k")
+    counts = checked_ks(ks)
     given, own = checked_configurations(configurations), ranking or Ranking()
     report = progress or _silent
     filled = [
@@ -235,7 +235,7 @@ def _outcome(
     filled: Sequence[_Filled],
     date: datetime,
 ) -> Outcome:
-    order = (HYBRID, *(one.name for one in given), KEYWORD, DENSE)
+    order = tuple(rankings_of(given))
     compared = {
         name: Compared(name, one.rankings[name], one.model) for one in filled for name in one.rankings
     }
@@ -264,6 +264,24 @@ def _outcome(
         asked=tuple(asked),
         fill_seconds=sum(one.seconds for one in filled),
     )
+
+
+def checked_ks(ks: Iterable[int]) -> tuple[int, ...]:
+    """The counts, ascending and each once.
+
+    Raises:
+        InvalidInputError: there is none, or one is no count.
+    """
+    counts = tuple(sorted({checked_count(k, "k", most=100_000) for k in ks}))
+    if not counts:
+        raise InvalidInputError("evaluate: give at least one k")
+    return counts
+
+
+def rankings_of(given: Sequence[Configuration], own: Ranking | None = None) -> dict[str, Ranking]:
+    """All rankings of a comparison by name, in the order they are shown in."""
+    named = {one.name: one.ranking for one in given}
+    return {HYBRID: own or Ranking(), **named, KEYWORD: _KEYWORD_ONLY, DENSE: _DENSE_ONLY}
 
 
 def _silent(_what: str, _done: int, _total: int) -> None:
