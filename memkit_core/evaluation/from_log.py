@@ -197,7 +197,6 @@ def _answer(memory: Memory, recall: LoggedRecall, ranking: Ranking, ks: Sequence
         types=recall.types,
         include_messages=recall.include_messages,
         ranking=ranking,
-        now=recall.at,
         as_of=recall.at,
     )
     milliseconds = (time.perf_counter() - began) * 1000
