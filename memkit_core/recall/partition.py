@@ -50,7 +50,7 @@ _COLUMNS = np.dtype(
     ]
 )
 _POSTINGS_A_ROW = 32
-"""Postings that are kept for each row; more are dropped together."""
+"""Postings that are kept for each row; more are dropped together, but for those that are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class PartitionCopy:
             return False
         if changes.mark != self._mark:
             self._apply(changes, changes.rows)
-        self._keep(changes.postings)
+        self._keep(changes.postings, terms)
         return True
 
     def _apply(self, changes: PartitionChanges, rows: list[PartitionRow]) -> None:
@@ -170,9 +170,10 @@ class PartitionCopy:
             flat = np.frombuffer(b"".join([row.vector for row in rows if row.vector]), "<f4")
             self._vectors[with_vectors] = unit_matrix(flat.reshape(len(with_vectors), -1))
 
-    def _keep(self, postings: Mapping[str, Postings]) -> None:
+    def _keep(self, postings: Mapping[str, Postings], terms: Sequence[str]) -> None:
         if postings and sum(map(_size, self._terms.values())) > _POSTINGS_A_ROW * self.rows:
-            self._terms = {}
+            # What was held and is asked for now is not among `postings`.
+            self._terms = {term: self._terms[term] for term in terms if term in self._terms}
         average = average_length(self._documents, self._total)
         for term, found in postings.items():
             places = np.searchsorted(self._columns["row"], found.rows)
