@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.evaluation.dataset import Dataset, Question, Turn
@@ -66,21 +67,31 @@ def ask(
     if warm:
         # It is embedded once and then kept.
         recall(Ranking(), ks[-1])
-    return {name: _answer(recall, ranking, ks, depth) for name, ranking in rankings.items()}
+    # The deep recalls come last: what follows one is slower.
+    answers = {name: timed(partial(recall, ranking, ks[-1])) for name, ranking in rankings.items()}
+    return {name: _ranked(*answers[name], recall(rankings[name], depth), ks) for name in rankings}
 
 
-def _answer(recall: _Recall, ranking: Ranking, ks: Sequence[int], depth: int) -> Ranked:
+def timed(recall: Callable[[], RecallResult]) -> tuple[RecallResult, float]:
+    """What a recall answers, and after how many milliseconds."""
     began = time.perf_counter()
-    hits = recall(ranking, ks[-1])
-    milliseconds = (time.perf_counter() - began) * 1000
-    deep = recall(ranking, depth)
-    lengths = [approximate_tokens(hit.record.index_text) for hit in hits]
+    answer = recall()
+    return answer, (time.perf_counter() - began) * 1000
+
+
+def tokens_of(answer: RecallResult, ks: Sequence[int]) -> dict[int, int]:
+    """By k, an estimate of what the first k hits take of a model's context."""
+    lengths = [approximate_tokens(hit.record.index_text) for hit in answer]
+    return {k: sum(lengths[:k]) for k in ks}
+
+
+def _ranked(answer: RecallResult, milliseconds: float, deep: RecallResult, ks: Sequence[int]) -> Ranked:
     return Ranked(
-        turns=_turns(hits),
+        turns=_turns(answer),
         sessions=_sessions(deep),
         milliseconds=milliseconds,
-        tokens={k: sum(lengths[:k]) for k in ks},
-        degraded=bool(hits.missing or deep.missing),
+        tokens=tokens_of(answer, ks),
+        degraded=bool(answer.missing or deep.missing),
     )
 
 

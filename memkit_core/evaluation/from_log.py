@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.errors import ConfigError, InvalidInputError, shown
-from memkit_core.evaluation.asking import Ranked
+from memkit_core.evaluation.asking import Ranked, timed, tokens_of
 from memkit_core.evaluation.comparison import Numbers, comparison_tables, mapping
 from memkit_core.evaluation.configurations import Configuration, checked_configurations
 from memkit_core.evaluation.dataset import Question
@@ -189,23 +187,23 @@ def _ask(
 
 
 def _answer(memory: Memory, recall: LoggedRecall, ranking: Ranking, ks: Sequence[int]) -> Ranked:
-    began = time.perf_counter()
-    hits = memory.recall(
-        recall.query or "",
-        scope=recall.scopes,
-        top_k=ks[-1],
-        types=recall.types,
-        include_messages=recall.include_messages,
-        ranking=ranking,
-        as_of=recall.at,
+    hits, milliseconds = timed(
+        lambda: memory.recall(
+            recall.query or "",
+            scope=recall.scopes,
+            top_k=ks[-1],
+            types=recall.types,
+            include_messages=recall.include_messages,
+            ranking=ranking,
+            # Recency counts back from then as well.
+            as_of=recall.at,
+        )
     )
-    milliseconds = (time.perf_counter() - began) * 1000
-    lengths = [approximate_tokens(hit.record.index_text) for hit in hits]
     return Ranked(
         turns=tuple(hit.record.point_id.hex for hit in hits),
         sessions=(),
         milliseconds=milliseconds,
-        tokens={k: sum(lengths[:k]) for k in ks},
+        tokens=tokens_of(hits, ks),
         degraded=bool(hits.missing - {"index"}),
     )
 
