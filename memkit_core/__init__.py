@@ -59,7 +59,7 @@ from memkit_core.models import (
 )
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, ScopeKind
-from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
+from memkit_core.settings import ForgetPolicy, Forgetting, RecallLog, Schedule
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
@@ -138,6 +138,7 @@ __all__ = [
     "QdrantServer",
     "QueueState",
     "Ranking",
+    "RecallLog",
     "RecallResult",
     "RecordChange",
     "RecordNotFoundError",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memkit_core.connect import Parts
     from memkit_core.conversation.queue import PersistQueue
     from memkit_core.indexing import Indexers
-    from memkit_core.recall.access import AccessCounts
+    from memkit_core.recall.noting import Noted
     from memkit_core.stores.handle import StoreHandle
     from memkit_core.upkeep import Upkeep
     from memkit_core.worker import Worker
@@ -46,7 +46,7 @@ def shut(
     upkeep: Upkeep,
     store: StoreHandle,
     worker: Worker,
-    accesses: AccessCounts,
+    noted: Noted,
     parts: Parts,
     pid: int,
 ) -> None:
@@ -56,7 +56,7 @@ def shut(
     store.close()
     ended = worker.stop(_CLOSE_SECONDS) and ended
     try:
-        write_down(accesses)
+        write_down(noted)
         if ended and pid == os.getpid():
             work_off(parts.indexers, _CLOSE_SECONDS)
     finally:

@@ -11,7 +11,7 @@ from memkit_core.errors import ConfigError, shown
 from memkit_core.ports import Extractor, Judge
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
-from memkit_core.settings import Forgetting, Schedule
+from memkit_core.settings import Forgetting, RecallLog, Schedule
 
 MEBIBYTE = 1024 * 1024
 _LARGEST = 2**53
@@ -24,6 +24,7 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "ranking": (Ranking,),
     "forgetting": (Forgetting,),
     "upkeep": (Schedule, type(None)),
+    "recall_log": (RecallLog, type(None)),
 }
 
 
@@ -104,8 +105,10 @@ class Config:
         judge: compares memories, such as `ChatJudge(model)`, where none is given: in formation and
             `memory.upkeep.consolidate`; None for `RuleJudge()`. What is pickled has neither of the two,
             since a model may hold a key.
+        recall_log: that each recall is kept with its scopes, hits and their signals, so that
+            `memory.feedback` can say what was useful; None keeps nothing.
         redact: applied to every text before it is embedded or stored: records, messages, documents,
-            notes, summaries, imports; `memkit_core.SecretRedactor()` or a function of your own from text
+            notes, summaries, imports, logged queries; `memkit_core.SecretRedactor()` or a function of your own from text
             to text, to which it must be a no-op to be applied again. None stores all as it is.
         synchronous: SQLite's setting. NORMAL survives a killed process; a power cut may lose the
             last commits. FULL survives both and costs about four times as much a commit.
@@ -148,6 +151,7 @@ class Config:
     upkeep: Schedule | None = None
     extractor: Extractor | None = None
     judge: Judge | None = None
+    recall_log: RecallLog | None = None
     redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 

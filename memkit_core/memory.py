@@ -7,13 +7,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memkit_core.config import Config
-from memkit_core.errors import ConfigError, InvalidInputError, shown
+from memkit_core.errors import ConfigError, InvalidInputError, RecordNotFoundError, shown
 from memkit_core.filters import FilterLike, conjunction, parse_filter
 from memkit_core.inputs import (
     NewMemory,
@@ -65,7 +65,9 @@ if TYPE_CHECKING:
     from memkit_core.formation.formation import Formation
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
+    from memkit_core.recall.noting import RecallNotes
     from memkit_core.recall.query import RecallQuery
+    from memkit_core.settings import RecallLog
     from memkit_core.stores.redacting import Redaction
     from memkit_core.transfer import ExportReport, ImportReport, OnError
     from memkit_core.transfer.files import Place
@@ -112,6 +114,7 @@ class Memory:
         from memkit_core.conversation.working import WorkingMemory
         from memkit_core.life import Life
         from memkit_core.recall.access import AccessCounts
+        from memkit_core.recall.noting import Noted
         from memkit_core.recall.pipeline import Recall
         from memkit_core.recall.turns import turn_finder
         from memkit_core.transfer import Transfer
@@ -128,7 +131,9 @@ class Memory:
         self._clock = clock
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
-        self._worker = Worker(parts.indexers, self._accesses, interval=config.outbox_seconds)
+        self._notes = None if config.recall_log is None else self._recall_notes(config.recall_log)
+        self._noted = Noted(self._accesses, self._notes)
+        self._worker = Worker(parts.indexers, self._noted, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
@@ -146,7 +151,7 @@ class Memory:
             parts.model,
             config,
             clock,
-            settle=self._accesses.write,
+            settle=self._noted.write,
             changed=self._worker.wake,
             reembedder=reembedder,
             formation=self._form,
@@ -164,7 +169,7 @@ class Memory:
             self.upkeep,
             self._store,
             self._worker,
-            self._accesses,
+            self._noted,
             parts,
             os.getpid(),
         )
@@ -804,7 +809,7 @@ class Memory:
         own = [scope for scope in (session, session.parent) if scope is not None]
         result = self.recall(query, scope=own if scopes is None else scopes, top_k=top_k)
         ordered = sorted(result, key=lambda hit: hit.scope.kind.breadth)
-        return RecallResult(tuple(ordered), missing=result.missing, truncated=result.truncated)
+        return replace(result, hits=tuple(ordered))
 
     def _answered(self, query: RecallQuery) -> RecallResult:
         if query.include_messages:
@@ -816,7 +821,46 @@ class Memory:
             self._worker.wake()
         elif result:
             self._worker.start()
+        if self._notes is not None and result:
+            result = replace(result, recall_id=self._notes.note(query, result))
+            if self._notes.due:
+                self._worker.wake()
         return result
+
+    def _recall_notes(self, settings: RecallLog) -> RecallNotes:
+        # As in `__init__`.
+        from memkit_core.recall.noting import RecallNotes
+
+        # Of a handle of its own: they are written when that of this memory is closed already.
+        return RecallNotes(StoreHandle(self._parts.store, self._redaction).recalls, settings)
+
+    def feedback(self, recall_id: str, record_id: str, *, scope: Scope, useful: bool = True) -> None:
+        """Say whether a record that a recall returned was useful; what was said last counts.
+
+        Kept in the recall log, see `Config.recall_log`, for `memkit eval --from-log`. It changes no ranking.
+
+        Args:
+            recall_id: `RecallResult.recall_id` of the answer.
+            record_id: the id of one of its hits.
+            scope: whose record it is, or a scope that the recall named.
+            useful: whether it helped.
+
+        Raises:
+            ScopeError: no scope, or not a `Scope`.
+            InvalidInputError: `recall_id` or `record_id` is no id; None means that nothing was logged.
+            RecordNotFoundError: the log holds no such recall that returned such a record, as seen from
+                `scope`: it was never there, is older than what is kept, or was deleted.
+        """
+        require_scope(scope, verb="feedback")
+        recall, record = checked_id(recall_id, "recall_id"), checked_id(record_id, "record_id")
+        checked_bool(useful, "feedback: useful")
+        recalls = self._store.recalls
+        if self._notes is not None:
+            self._notes.write()
+        if not recalls.mark(scope, recall, record, useful=useful):
+            raise RecordNotFoundError(
+                f"feedback: the log has no recall {shown(recall_id)} of {scope} that returned {shown(record_id)}"
+            )
 
     def get(self, id: str, *, scope: Scope, space: str = MEMORIES) -> MemoryRecord | None:  # noqa: A002
         """The record, or None when it is unknown, expired, deleted or in another scope."""
@@ -988,11 +1032,12 @@ class Memory:
         if checked_bool(everything, "delete: everything"):
             if scope is not None or not isinstance(id, Omitted):
                 raise InvalidInputError("delete: give everything=True alone, or an id and a scope")
-            self.sessions.queue.settle(None, strict=True)
+            self._settle(None)
             receipt = self._store.records.delete_everything()
         elif isinstance(id, Omitted):
             owner = require_scope(scope, verb="delete")
-            self.sessions.queue.settle(owner, strict=True)
+            # What is noted of its recalls too, so that it is deleted as well.
+            self._settle(owner)
             receipt = self._store.records.delete_scope(owner)
         else:
             owner = require_scope(scope, verb="delete")
@@ -1022,7 +1067,7 @@ class Memory:
 
     def _settle(self, scope: Scope | None) -> None:
         self.sessions.queue.settle(scope, strict=True)
-        self._accesses.write()
+        self._noted.write()
 
     # ------------------------------------------------------------------ upkeep and lifetime
 
@@ -1074,7 +1119,7 @@ class Memory:
         timeout = checked_timeout(timeout, "flush: timeout")
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
-        self._accesses.write()
+        self._noted.write()
         self._indexers.retry()
         work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
         return stored and self._indexers.state().length == 0

@@ -163,6 +163,17 @@ class MemoryRecord:
         """Whether it has not expired at `now`; pinned records never expire."""
         return self.pinned or self.expires_at is None or self.expires_at > now
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the fields that say something of this record, escaped."""
+        # Only notebooks need it.
+        from memkit_core import html
+
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        always = ("id", "scope", "content", "type", "status", "importance", "created_at")
+        values = {name: getattr(self, name) for name in defaults}
+        told = {name: value for name, value in values.items() if value and value != defaults[name]}
+        return html.fields("Memory record", {name: values[name] for name in always} | told)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPatch:
@@ -300,6 +311,21 @@ _LIFTED = {
 }
 
 
+class Explanation(list[dict[str, object]]):
+    """The rows of `RecallResult.explain`: a list of dicts, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: one line a hit, escaped."""
+        # Only notebooks need it.
+        from memkit_core import html
+
+        columns = list(self[0]) if self else []
+        return html.table(f"{len(self)} hits explained", columns, (list(row.values()) for row in self))
+
+
+_SHOWN_OF_HITS = ("rank", "content", "score", "why", "similarity", "keyword", "recency", "scope", "id")
+
+
 @dataclass(frozen=True, slots=True)
 class RecallResult(Sequence[ScoredRecord]):
     """The answer of `recall`: a sequence of hits, best first.
@@ -310,11 +336,13 @@ class RecallResult(Sequence[ScoredRecord]):
             failed or was too slow and the hits are in the order they had without it; or `"index"` when
             this process has no vector index and scans instead; empty when nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
+        recall_id: names this answer to `memory.feedback`; None when it is not logged (`Config.recall_log`).
     """
 
     hits: tuple[ScoredRecord, ...] = ()
     missing: frozenset[str] = frozenset()
     truncated: bool = False
+    recall_id: str | None = None
 
     @overload
     def __getitem__(self, index: int) -> ScoredRecord: ...
@@ -324,14 +352,14 @@ class RecallResult(Sequence[ScoredRecord]):
         """The hit at `index`, or a tuple of hits for a slice."""
         return self.hits[index]
 
-    def explain(self) -> list[dict[str, object]]:
-        """A row a hit, best first, with all that decided its rank; a table for `pandas.DataFrame`.
+    def explain(self) -> Explanation:
+        """A row a hit, best first, with all that decided its rank; a list of dicts for `pandas.DataFrame`.
 
         `rank` counts from 1; `scope` is readable; the numbers are those of `score` and `Signals`, with
         each lift in a column of its own (`lift_date`, ...); `why` says it in words.
         """
         names = sorted({name for hit in self.hits for name in hit.signals.lifts})
-        return [
+        return Explanation(
             {
                 "rank": rank,
                 "id": hit.record.id,
@@ -351,7 +379,17 @@ class RecallResult(Sequence[ScoredRecord]):
                 "why": hit.why,
             }
             for rank, hit in enumerate(self.hits, 1)
-        ]
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the hits, best first, with why they are there, escaped."""
+        # Only notebooks need it.
+        from memkit_core import html
+
+        missing = f"; not in full: {', '.join(sorted(self.missing))}" if self.missing else ""
+        cut = "; more would have ranked next" if self.truncated else ""
+        rows = ([row[name] for name in _SHOWN_OF_HITS] for row in self.explain())
+        return html.table(f"{len(self)} hits, best first{missing}{cut}", _SHOWN_OF_HITS, rows)
 
     def __len__(self) -> int:
         """How many hits there are."""
@@ -376,6 +414,19 @@ class RecordPage:
     def __len__(self) -> int:
         """How many records this page holds."""
         return len(self.records)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the records in order, escaped."""
+        # Only notebooks need it.
+        from memkit_core import html
+
+        columns = ("created", "content", "type", "tags", "scope", "id")
+        more = "" if self.cursor is None else "; there are more"
+        return html.table(
+            f"{len(self)} records{more}",
+            columns,
+            ((one.created_at, one.content, one.type, one.tags, one.scope, one.id) for one in self.records),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -582,6 +633,14 @@ class Note:
         if isinstance(self.content, dict):
             return json.dumps(self.content, ensure_ascii=False, indent=2)
         return self.content or ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: whose it is, its version and its whole text, escaped."""
+        # Only notebooks need it.
+        from memkit_core import html
+
+        state = f"version {self.version}" if self.version else "empty"
+        return html.block(f"Working memory of {self.scope}, {self.format.value}, {state}", self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Settings of upkeep: what is forgotten, and when the periodic work is done."""
+"""Settings of upkeep and of the recall log: what is forgotten, when, and what is kept of recalls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from memkit_core.errors import ConfigError, shown
 
@@ -55,7 +56,7 @@ class Forgetting:
 
     def __post_init__(self) -> None:
         """Refuse settings that no memory could be forgotten by."""
-        if self.policy not in list(ForgetPolicy):
+        if not isinstance(self.policy, str) or self.policy not in list(ForgetPolicy):
             raise ConfigError(f"policy must be importance or utility, got {shown(self.policy)}")
         object.__setattr__(self, "policy", ForgetPolicy(self.policy))
         _check_numbers(self, above=("decay_days", "half_life_hours", "full_accesses", "batch"))
@@ -107,6 +108,26 @@ class Schedule:
                 raise ConfigError(f"{name} must be a whole number from 0 to 23, or None, got {shown(hour)}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallLog:
+    """That recalls are logged, and how; see `Config.recall_log` and `memory.feedback`.
+
+    Attributes:
+        query: `"text"` keeps what was asked, `"hash"` its SHA-256 alone. Short or guessable texts can be
+            found again from that, and `memkit eval --from-log` needs the text.
+        keep: so many recalls, the newest; older ones are deleted.
+    """
+
+    query: Literal["text", "hash"] = "text"
+    keep: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse what is no way to log."""
+        if not isinstance(self.query, str) or self.query not in ("text", "hash"):
+            raise ConfigError(f"query must be text or hash, got {shown(self.query)}")
+        _check_numbers(self, above=("keep",))
+
+
 _LONGEST_DAYS = 1_000_000
 _HIGHEST = 1e9
 _LONGEST_LEASE = 86_400
@@ -123,14 +144,16 @@ def checked_days(value: object, name: str) -> float:
     return float(value)
 
 
-def _check_numbers(settings: Forgetting | Schedule, *, above: tuple[str, ...]) -> None:
+def _check_numbers(settings: Forgetting | Schedule | RecallLog, *, above: tuple[str, ...]) -> None:
     """Refuse what is no number of the kind of its default, or too low; `above` names what must exceed 0."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if isinstance(field.default, bool) or not isinstance(field.default, int | float):
             continue
         kinds = (int, float) if isinstance(field.default, float) else (int,)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+        # A whole number may be too large for `isfinite`.
+        number = isinstance(value, kinds) and (isinstance(value, int) or math.isfinite(value))
+        if isinstance(value, bool) or not number:
             raise ConfigError(f"{field.name} must be a number like {field.default!r}, got {shown(value)}")
         positive = field.name in above
         if value < 0 or (positive and value == 0) or value > _HIGHEST:

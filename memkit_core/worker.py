@@ -11,7 +11,7 @@ from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
 from memkit_core.models import MemoryRecord
-from memkit_core.recall.access import AccessCounts
+from memkit_core.recall.noting import Noted
 
 _log = logging.getLogger("memkit.index")
 
@@ -26,10 +26,10 @@ class Worker:
     it never keeps a process alive. In a forked child the first of these starts a new one.
     """
 
-    def __init__(self, indexers: Indexers, accesses: AccessCounts, *, interval: float) -> None:
+    def __init__(self, indexers: Indexers, noted: Noted, *, interval: float) -> None:
         """Nothing runs yet."""
         self._indexers = indexers
-        self._accesses = accesses
+        self._noted = noted
         self._interval = interval
         self._mutex = ThreadLock()
         self._thread: threading.Thread | None = None
@@ -122,24 +122,24 @@ class Worker:
     def _work(self, *, whole: bool) -> None:
         """Work off the outbox; in a whole round also what takes as long for few changes as for many."""
         if whole:
-            write_down(self._accesses)
+            write_down(self._noted)
         self._indexers.sync()
         if whole:
             self._indexers.flush()
 
 
-def write_down(accesses: AccessCounts) -> None:
-    """Write what recall returned; a store that fails gets it the next time.
+def write_down(noted: Noted) -> None:
+    """Write what was noted of recalls; a store that fails gets it the next time.
 
     Raises:
         ClosedError: the store was closed.
     """
     try:
-        accesses.write()
+        noted.write()
     except ClosedError:
         raise
     except MemkitError as error:
-        _log.warning("what recall returned is not counted yet: %s", error)
+        _log.warning("what recall returned is not written down yet: %s", error)
 
 
 def run_within(seconds: float, work: Callable[[], None]) -> bool:

@@ -241,6 +241,10 @@ class AsyncMemory:
             type_budgets=type_budgets, count=count, explain=explain,
         )  # fmt: skip
 
+    async def feedback(self, recall_id: str, record_id: str, *, scope: Scope, useful: bool = True) -> None:
+        """See `Memory.feedback`."""
+        await self._hops.run(self._memory.feedback, recall_id, record_id, scope=scope, useful=useful)
+
     async def turn_context(
         self,
         session: Scope,

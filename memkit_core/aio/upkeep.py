@@ -5,7 +5,7 @@ from __future__ import annotations
 from memkit_core.aio.hops import Hops
 from memkit_core.formation.resolving import ConsolidationReport
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import JobState, Judge
+from memkit_core.ports import JobState, Judge, LoggedRecall
 from memkit_core.scope import Scope
 from memkit_core.settings import ForgetPolicy
 from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, ReembedReport, Stats, Upkeep
@@ -61,6 +61,10 @@ class AsyncUpkeep:
     async def stats(self) -> Stats:
         """See `Upkeep.stats`."""
         return await self._hops.run(self._upkeep.stats)
+
+    async def recall_log(self, *, judged: bool = False, limit: int = 10_000) -> list[LoggedRecall]:
+        """See `Upkeep.recall_log`."""
+        return await self._hops.run(self._upkeep.recall_log, judged=judged, limit=limit)
 
     async def run_due(self) -> list[JobRun]:
         """See `Upkeep.run_due`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,50 +16,151 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
-from memkit_core.cli.options import AsJson
-from memkit_core.cli.output import stderr, stdout, write_json
-from memkit_core.evaluation import compare_chunk_sizes, evaluate, read_dataset, summary, tables
+from memkit_core.cli.options import AsJson, all_as_typed
+from memkit_core.cli.output import as_document, stderr, stdout, write_json
+from memkit_core.evaluation import (
+    Configuration,
+    Dataset,
+    Outcome,
+    compare_chunk_sizes,
+    evaluate,
+    parse_configuration,
+    read_dataset,
+    save_plot,
+    summary,
+    tables,
+)
+from memkit_core.evaluation.configurations import checked_configurations
+from memkit_core.evaluation.filling import Progress as Report
+from memkit_core.evaluation.from_log import TIME_AND_FUSION, evaluate_log, log_summary, log_tables
+from memkit_core.evaluation.plot import check_plot
 from memkit_core.evaluation.run import DEFAULT_KS
-from memkit_core.evaluation.run import Progress as Report
+from memkit_core.jsonvalues import JsonValue
 
 
 def evaluation(
-    path: Annotated[Path, typer.Argument(help="A folder with conversations.jsonl and questions.jsonl.")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Folders with conversations.jsonl and questions.jsonl."),
+    ] = None,
     *,
     k: Annotated[
         list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
     ] = None,
     embedder: Annotated[
-        str, typer.Option("--embedder", help="As in Memory.open: wordllama, or provider:model.")
-    ] = "wordllama",
+        str | None,
+        typer.Option("--embedder", help="As in Memory.open: provider:model. [the built-in wordllama]"),
+    ] = None,
     chunk_sizes: Annotated[
         list[str] | None,
         typer.Option("--chunk-sizes", help="Compare chunks of these many characters: 256,512,1024."),
     ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            callback=all_as_typed,
+            help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
+        ),
+    ] = None,
+    from_log: Annotated[
+        Path | None,
+        typer.Option("--from-log", help="Compare on the recall log of this memory, by its feedback."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples of the intervals.")] = 0,
     as_json: AsJson = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
+    ] = None,
 ) -> None:
     """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
+    if bool(paths) == (from_log is not None):
+        raise typer.BadParameter("give folders of data, or --from-log and the file of a memory")
     ks = _counts(k, "--k") if k else DEFAULT_KS
     sizes = _counts(chunk_sizes, "--chunk-sizes") if chunk_sizes else []
-    dataset = read_dataset(path)
-    if sizes:
+    if sizes and (from_log or compare or json_file or plot):
+        raise typer.BadParameter("--chunk-sizes stands alone: no --compare, --from-log, --json-file or --plot")
+    configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
+    if plot is not None:
+        check_plot(plot)
+    if json_file is not None and not json_file.parent.is_dir():
+        raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
+    if from_log is not None:
         with _progress() as report:
-            compared = compare_chunk_sizes(dataset, sizes, ks=ks, embedder=embedder, progress=report)
-        if as_json:
-            write_json(compared.summary())
-        else:
-            stdout().print(*compared.tables(), sep="\n")
+            seen = evaluate_log(
+                from_log,
+                ks=ks,
+                embedder=embedder,
+                configurations=configurations or TIME_AND_FUSION,
+                progress=report,
+            )
+        measured = [log_summary(seen, seed=seed)]
+    elif sizes:
+        _compare_sizes([read_dataset(path) for path in paths or ()], sizes, ks, embedder, as_json=as_json)
         return
+    else:
+        # All are read before the first is asked: a broken one is told at once.
+        datasets = [read_dataset(path) for path in paths or ()]
+        measured = [
+            summary(_measured(dataset, ks, embedder, configurations), seed=seed) for dataset in datasets
+        ]
+    _tell(measured, log_tables if from_log else tables, as_json=as_json, json_file=json_file, plot=plot)
+
+
+def _measured(
+    dataset: Dataset, ks: Sequence[int], embedder: str | None, configurations: Sequence[Configuration]
+) -> Outcome:
     with _progress() as report:
-        outcome = evaluate(dataset, ks=ks, embedder=embedder, progress=report)
-    numbers = summary(outcome)
+        return evaluate(dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report)
+
+
+def _compare_sizes(
+    datasets: Sequence[Dataset],
+    sizes: Sequence[int],
+    ks: Sequence[int],
+    embedder: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    compared = []
+    for dataset in datasets:
+        with _progress() as report:
+            compared.append(compare_chunk_sizes(dataset, sizes, ks=ks, embedder=embedder, progress=report))
     if as_json:
-        write_json(numbers)
+        write_json([one.summary() for one in compared] if len(compared) > 1 else compared[0].summary())
+        return
+    for one in compared:
+        stdout().print(*one.tables(), sep="\n")
+
+
+def _tell(
+    measured: Sequence[Mapping[str, JsonValue]],
+    as_tables: Callable[[Mapping[str, JsonValue]], Sequence[Table | Text]],
+    *,
+    as_json: bool,
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Write the numbers everywhere they are wanted."""
+    document = measured if len(measured) > 1 else measured[0]
+    if plot is not None:
+        save_plot(measured, plot)
+    if json_file is not None:
+        json_file.write_text(as_document(document), encoding="utf-8")
+    if as_json:
+        write_json(document)
         return
     console = stdout()
-    for part in tables(numbers):
-        console.print(part)
+    for numbers in measured:
+        for part in as_tables(numbers):
+            console.print(part)
 
 
 def _counts(given: list[str], option: str) -> list[int]:

@@ -75,7 +75,12 @@ def one_line(text: str) -> str:
 
 def write_json(document: object) -> None:
     """One JSON document on stdout, times in ISO 8601."""
-    sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(as_document(document))
+
+
+def as_document(document: object) -> str:
+    """One JSON document as text, times in ISO 8601."""
+    return json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n"
 
 
 def plain(value: object) -> object:

@@ -19,8 +19,9 @@ from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.documents import Documents, chunk_place
 from memkit_core.errors import InvalidInputError, ModelError
 from memkit_core.evaluation.dataset import Dataset, Question, Turn
+from memkit_core.evaluation.filling import Progress
 from memkit_core.evaluation.metrics import mean_metrics, rank_metrics
-from memkit_core.evaluation.run import DEFAULT_KS, Progress
+from memkit_core.evaluation.run import DEFAULT_KS
 from memkit_core.filters import And, Condition, Filter, Op, Or
 from memkit_core.inputs import checked_count
 from memkit_core.jsonvalues import JsonValue

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 from memkit_core.errors import InvalidInputError, shown
@@ -113,11 +114,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A data set: the turns of each conversation in the order of the file, and the questions."""
+    """A data set: the turns of each conversation in the order of the file, and the questions.
+
+    `sha256` holds the digest of each file, as `sha256sum` prints it.
+    """
 
     name: str
     conversations: Mapping[str, tuple[Turn, ...]]
     questions: tuple[Question, ...]
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
     def session_evidence(self, question: Question) -> tuple[tuple[str, ...], ...]:
         """The pieces of evidence as sessions: those the question names, else those of its turns.
@@ -154,7 +159,12 @@ def read_dataset(folder: str | Path) -> Dataset:
         line.check_known(named, ids[question.conversation_id], "turn")
         line.check_known(question.evidence_session_ids, sessions[question.conversation_id], "session")
         questions.append(question)
-    return Dataset(name=home.resolve().name, conversations=conversations, questions=tuple(questions))
+    return Dataset(
+        name=home.resolve().name,
+        conversations=conversations,
+        questions=tuple(questions),
+        sha256={name: sha256((home / name).read_bytes()).hexdigest() for name in (CONVERSATIONS, QUESTIONS)},
+    )
 
 
 def _conversations(path: Path) -> dict[str, tuple[Turn, ...]]:

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from memkit_core.config import Config
-from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.errors import ConfigError, InvalidInputError, ModelError, shown
-from memkit_core.evaluation.dataset import Dataset, Question, Turn
+from memkit_core.errors import ConfigError, InvalidInputError, shown
+from memkit_core.evaluation.asking import SESSION_DEPTH, Ranked, ask
+from memkit_core.evaluation.configurations import (
+    DENSE,
+    HYBRID,
+    KEYWORD,
+    Configuration,
+    checked_configurations,
+)
+from memkit_core.evaluation.dataset import Dataset, Question
+from memkit_core.evaluation.filling import Progress, embed, remember
 from memkit_core.inputs import checked_count
 from memkit_core.memory import Memory
-from memkit_core.models import Message, RecallResult, Role
 from memkit_core.recall.weights import Ranking
-from memkit_core.scope import Scope
 from memkit_core.times import Clock, utc_now
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
 
 DEFAULT_KS = (5, 10, 20)
 ADVERSARIAL = "adversarial"
 """The category of questions about what was never said: reported apart."""
-
-SESSION_DEPTH = 1000
-"""Turns of the ranking from which sessions are ranked."""
 
 _KEYWORD_ONLY = Ranking(
     keyword=1.0,
@@ -47,21 +47,6 @@ _KEYWORD_ONLY = Ranking(
     importance=0.0,
 )
 _DENSE_ONLY = dataclasses.replace(_KEYWORD_ONLY, keyword=0.0, dense=1.0)
-_LINE = "line"
-_PATIENCE = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """What one ranking answered: ids, best first.
-
-    Attributes:
-        turns: the turns of the ordinary recall, at most the largest k.
-        sessions: the sessions of the deep recall, each at the place of its first turn.
-    """
-
-    turns: tuple[str, ...]
-    sessions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +55,17 @@ class Asked:
 
     Attributes:
         evidence_sessions: the evidence as sessions, see `Dataset.session_evidence`.
-        legs: `hybrid`, `bm25` and `dense`.
-        milliseconds: how long the ordinary recall of the default ranking took.
-        tokens: by k, what the text of the first k hits of that recall takes of a model's context.
-        degraded: whether a recall of this question missed a leg.
+        legs: by configuration, in the order of `Outcome.configurations`.
     """
 
     question: Question
     evidence_sessions: tuple[tuple[str, ...], ...]
     legs: Mapping[str, Ranked]
-    milliseconds: float
-    tokens: Mapping[int, int]
-    degraded: bool
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a recall of this question missed a leg."""
+        return any(ranked.degraded for ranked in self.legs.values())
 
     @property
     def adversarial(self) -> bool:
@@ -89,11 +73,22 @@ class Asked:
         return self.question.category.casefold() == ADVERSARIAL
 
 
+class Compared(NamedTuple):
+    """A configuration that was asked: its name, weights, and the model that its vectors are of."""
+
+    name: str
+    ranking: Ranking
+    embedder: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What an evaluation saw; `memkit_core.evaluation.summary` turns it into numbers.
 
     Attributes:
+        scored: what is found or not, in the plural.
+        sha256: of the files of the data set.
+        configurations: `hybrid`, those that were given, `bm25` and `dense`.
         asked: the questions that were asked, in the order of the data set.
         unasked: questions without evidence and without unwanted turns: nothing could be scored.
         turns, skipped: turns that were remembered, and that had no text and no caption.
@@ -101,8 +96,10 @@ class Outcome:
     """
 
     dataset: str
+    sha256: Mapping[str, str]
     ks: tuple[int, ...]
     embedder: str
+    configurations: tuple[Compared, ...]
     date: datetime
     conversations: int
     turns: int
@@ -110,6 +107,7 @@ class Outcome:
     unasked: int
     asked: tuple[Asked, ...]
     fill_seconds: float
+    scored: str = "turns"
 
 
 def evaluate(
@@ -118,6 +116,7 @@ def evaluate(
     ks: Iterable[int] = DEFAULT_KS,
     embedder: object = None,
     ranking: Ranking | None = None,
+    configurations: Sequence[Configuration] = (),
     path: str | Path | None = None,
     clock: Clock = utc_now,
     progress: Progress | None = None,
@@ -130,193 +129,169 @@ def evaluate(
     at the last moment of its conversation; where a conversation has no times, recency counts
     nothing. `before_turn_id` is a filter, so later turns neither appear nor lift others.
 
+    All configurations are asked the same questions; what they are asked of is remembered and embedded
+    once for each embedder.
+
     Args:
         dataset: what to remember and ask.
         ks: how many hits to look at.
         embedder: as in `Memory.open`.
         ranking: the weights that are called `hybrid` in the result, `Ranking()` when None.
-        path: a file to fill and keep, which must not exist; a temporary one when None.
+        configurations: what is compared with it, beside `bm25` and `dense`.
+        path: a file to fill and keep, which must not exist; a temporary one when None, as always for
+            the embedder of a configuration.
         clock: gives the date of the outcome.
         progress: called from this thread after each step.
 
     Raises:
-        InvalidInputError: `ks` is empty or holds what is no count.
-        ConfigError: `path` exists, or the embedder cannot be used.
-        ModelError: the embedder failed.
+        InvalidInputError: `ks` is empty or holds what is no count, or two configurations share a name.
+        ConfigError: `path` exists, or an embedder cannot be used.
+        ModelError: an embedder failed.
     """
-    counts = tuple(sorted({checked_count(k, "k", most=100_000) for k in ks}))
-    if not counts:
-        raise InvalidInputError("evaluate: give at least one k")
+    counts = checked_ks(ks)
+    given, own = checked_configurations(configurations), ranking or Ranking()
     report = progress or _silent
+    filled = [
+        _filled_and_asked(
+            dataset,
+            model,
+            rankings,
+            ks=counts,
+            warm=bool(given),
+            path=None if number else path,
+            clock=clock,
+            report=report,
+        )
+        for number, (model, rankings) in enumerate(_by_embedder(own, given, embedder))
+    ]
+    return _outcome(dataset, counts, given, filled, clock())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Filled:
+    """What one memory answered: with which model, and by question in the order of the data set."""
+
+    model: str
+    rankings: Mapping[str, Ranking]
+    turns: int
+    skipped: int
+    seconds: float
+    answers: Sequence[Mapping[str, Ranked]]
+
+
+def _by_embedder(
+    own: Ranking, given: Sequence[Configuration], embedder: object
+) -> list[tuple[object, dict[str, Ranking]]]:
+    """The rankings that are asked of one memory, by the embedder it is filled with; that of the run first."""
+    groups: dict[object, tuple[object, dict[str, Ranking]]] = {
+        _key(embedder): (embedder, {HYBRID: own, KEYWORD: _KEYWORD_ONLY, DENSE: _DENSE_ONLY})
+    }
+    for one in given:
+        model = embedder if one.embedder is None else one.embedder
+        groups.setdefault(_key(model), (model, {}))[1][one.name] = one.ranking
+    return list(groups.values())
+
+
+def _key(embedder: object) -> object:
+    # Objects may compare in any way, or not at all.
+    return embedder if isinstance(embedder, str) else id(embedder)
+
+
+def _filled_and_asked(
+    dataset: Dataset,
+    embedder: object,
+    rankings: Mapping[str, Ranking],
+    *,
+    ks: Sequence[int],
+    warm: bool,
+    path: str | Path | None,
+    clock: Clock,
+    report: Progress,
+) -> _Filled:
     with tempfile.TemporaryDirectory(prefix="memkit-eval-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "memory.db" if path is None else Path(path)
         if file.exists():
             raise ConfigError(f"evaluate: {shown(str(file))} exists; give a path that is free")
-        config = Config(max_top_k=max(SESSION_DEPTH, counts[-1]), ranking=ranking or Ranking())
+        config = Config(max_top_k=max(SESSION_DEPTH, ks[-1]))
         with Memory.open(file, config=config, embedder=embedder, clock=clock) as memory:
             began = time.perf_counter()
-            turns, skipped = _remember(memory, dataset, report)
-            _embed(memory, report)
-            filled = time.perf_counter() - began
-            scored = [question for question in dataset.questions if _can_score(question)]
-            asked = []
+            turns, skipped = remember(memory, dataset, report)
+            embed(memory, report)
+            seconds = time.perf_counter() - began
+            scored, answers = _scored(dataset), []
             for done, question in enumerate(scored, 1):
-                asked.append(_ask(memory, dataset, question, counts))
+                answers.append(ask(memory, dataset, question, ks, rankings, warm=warm))
                 report("asking", done, len(scored))
-            return Outcome(
-                dataset=dataset.name,
-                ks=counts,
-                embedder=memory.capabilities.embedding_model,
-                date=clock(),
-                conversations=len(dataset.conversations),
-                turns=turns,
-                skipped=skipped,
-                unasked=len(dataset.questions) - len(scored),
-                asked=tuple(asked),
-                fill_seconds=filled,
+            model = memory.capabilities.embedding_model
+    return _Filled(
+        model=model, rankings=rankings, turns=turns, skipped=skipped, seconds=seconds, answers=answers
+    )
+
+
+def _outcome(
+    dataset: Dataset,
+    ks: tuple[int, ...],
+    given: Sequence[Configuration],
+    filled: Sequence[_Filled],
+    date: datetime,
+) -> Outcome:
+    order = tuple(rankings_of(given))
+    compared = {
+        name: Compared(name, one.rankings[name], one.model) for one in filled for name in one.rankings
+    }
+    scored = _scored(dataset)
+    asked = []
+    for question, answers in zip(scored, zip(*(one.answers for one in filled), strict=True), strict=True):
+        legs = {name: ranked for answer in answers for name, ranked in answer.items()}
+        asked.append(
+            Asked(
+                question=question,
+                evidence_sessions=dataset.session_evidence(question),
+                legs={name: legs[name] for name in order},
             )
+        )
+    return Outcome(
+        dataset=dataset.name,
+        sha256=dataset.sha256,
+        ks=ks,
+        embedder=filled[0].model,
+        configurations=tuple(compared[name] for name in order),
+        date=date,
+        conversations=len(dataset.conversations),
+        turns=filled[0].turns,
+        skipped=filled[0].skipped,
+        unasked=len(dataset.questions) - len(scored),
+        asked=tuple(asked),
+        fill_seconds=sum(one.seconds for one in filled),
+    )
+
+
+def checked_ks(ks: Iterable[int]) -> tuple[int, ...]:
+    """The counts, ascending and each once.
+
+    Raises:
+        InvalidInputError: there is none, or one is no count.
+    """
+    counts = tuple(sorted({checked_count(k, "k", most=100_000) for k in ks}))
+    if not counts:
+        raise InvalidInputError("evaluate: give at least one k")
+    return counts
+
+
+def rankings_of(given: Sequence[Configuration], own: Ranking | None = None) -> dict[str, Ranking]:
+    """All rankings of a comparison by name, in the order they are shown in."""
+    named = {one.name: one.ranking for one in given}
+    return {HYBRID: own or Ranking(), **named, KEYWORD: _KEYWORD_ONLY, DENSE: _DENSE_ONLY}
 
 
 def _silent(_what: str, _done: int, _total: int) -> None:
     """Tell nobody."""
 
 
-def _can_score(question: Question) -> bool:
-    gold = question.evidence or question.evidence_session_ids
-    return bool(gold or question.stale_turn_ids or question.forbidden_turn_ids)
-
-
-# ---------------------------------------------------------------------- remembering
-
-
-def _remember(memory: Memory, dataset: Dataset, report: Progress) -> tuple[int, int]:
-    """Append every turn; returns how many were remembered and how many were empty."""
-    total = sum(map(len, dataset.conversations.values()))
-    remembered = skipped = 0
-    for name, turns in dataset.conversations.items():
-        places = zip(itertools.count(), turns, _times(turns), strict=False)
-        for session, run in itertools.groupby(places, key=lambda place: place[1].session_id):
-            run_of_turns = list(run)
-            messages = [
-                _message(turn, place, said) for place, turn, said in run_of_turns if turn.said.strip()
-            ]
-            memory.sessions.append(messages, scope=Scope.session(session, user=name))
-            remembered += len(messages)
-            skipped += len(run_of_turns) - len(messages)
-            report("remembering", remembered + skipped, total)
-    return remembered, skipped
-
-
-def _message(turn: Turn, place: int, said: datetime | None) -> Message:
-    return Message(
-        id=turn.turn_id,
-        role=turn.role or Role.USER,
-        speaker=turn.speaker,
-        text=turn.said,
-        created_at=said,
-        metadata={_LINE: place},
-        # A system or tool turn can be evidence, so it is made searchable as well.
-        indexed=True,
-    )
-
-
-def _times(turns: Sequence[Turn]) -> list[datetime | None]:
-    """The time of each turn, that of the turn before where there is none; all None without times."""
-    known = next((turn.timestamp for turn in turns if turn.timestamp), None)
-    times = []
-    for turn in turns:
-        known = turn.timestamp or known
-        times.append(known)
-    return times
-
-
-def _embed(memory: Memory, report: Progress) -> None:
-    """Wait until every turn has its vector.
-
-    Raises:
-        ModelError: what waits no longer becomes less: after a failure at once, else after a minute.
-    """
-    total = left = memory.capabilities.outbox.length
-    idle = 0
-    while not memory.flush(timeout=1.0):
-        outbox = memory.capabilities.outbox
-        idle = 0 if outbox.length < left else idle + 1
-        left = outbox.length
-        report("embedding", max(total - left, 0), total)
-        # A model that only loads slowly is waited for.
-        if idle and (outbox.last_error is not None or idle >= _PATIENCE):
-            raise ModelError(f"{left} turns could not be embedded", model=memory.capabilities.embedding_model)
-    report("embedding", total, total)
-
-
-# ---------------------------------------------------------------------- asking
-
-
-def _ask(memory: Memory, dataset: Dataset, question: Question, ks: Sequence[int]) -> Asked:
-    turns = dataset.conversations[question.conversation_id]
-    times = [turn.timestamp for turn in turns if turn.timestamp]
-    recall = _Recall(
-        memory=memory,
-        text=question.question,
-        scope=Scope.user(question.conversation_id),
-        before=_place_of(turns, question.before_turn_id),
-        now=question.asked_at or max(times, default=None),
-        timeless=not times,
-    )
-    depth = max(min(SESSION_DEPTH, len(turns)), ks[-1])
-    # The default ranking comes first: its time includes embedding the question.
-    began = time.perf_counter()
-    hybrid = recall(memory.config.ranking, ks[-1])
-    milliseconds = (time.perf_counter() - began) * 1000
-    answers = [hybrid, recall(memory.config.ranking, depth)]
-    legs = {"hybrid": Ranked(turns=_turns(hybrid), sessions=_sessions(answers[-1]))}
-    for name, ranking in (("bm25", _KEYWORD_ONLY), ("dense", _DENSE_ONLY)):
-        # One leg alone orders by its own scores, so a deeper answer begins with the shorter one.
-        answers.append(recall(ranking, depth))
-        legs[name] = Ranked(turns=_turns(answers[-1])[: ks[-1]], sessions=_sessions(answers[-1]))
-    lengths = [approximate_tokens(hit.record.index_text) for hit in hybrid]
-    return Asked(
-        question=question,
-        evidence_sessions=dataset.session_evidence(question),
-        legs=legs,
-        milliseconds=milliseconds,
-        tokens={k: sum(lengths[:k]) for k in ks},
-        degraded=any(answer.missing for answer in answers),
-    )
-
-
-def _turns(answer: RecallResult) -> tuple[str, ...]:
-    return tuple(hit.record.id for hit in answer)
-
-
-def _sessions(answer: RecallResult) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(hit.record.scope.id for hit in answer))
-
-
-def _place_of(turns: Sequence[Turn], turn_id: str | None) -> int | None:
-    return next((place for place, turn in enumerate(turns) if turn.turn_id == turn_id), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recall:
-    """One question, ready to be asked with different weights."""
-
-    memory: Memory
-    text: str
-    scope: Scope
-    before: int | None
-    now: datetime | None
-    timeless: bool
-
-    def __call__(self, ranking: Ranking, top_k: int) -> RecallResult:
-        """The hits among the turns that may be retrieved."""
-        earlier = None if self.before is None else {f"metadata.{_LINE}": {"lt": self.before}}
-        return self.memory.recall(
-            self.text,
-            scope=self.scope,
-            include_messages=True,
-            top_k=top_k,
-            filters=earlier,
-            ranking=dataclasses.replace(ranking, recency=0.0) if self.timeless else ranking,
-            now=self.now,
-        )
+def _scored(dataset: Dataset) -> list[Question]:
+    """The questions about which something can be scored."""
+    return [
+        one
+        for one in dataset.questions
+        if one.evidence or one.evidence_session_ids or one.stale_turn_ids or one.forbidden_turn_ids
+    ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PartitionTable,
         Portable,
         Problem,
+        RecallTable,
         RecordStore,
         RecordTable,
         SpaceTable,
@@ -112,6 +113,16 @@ class StoreHandle:
         from memkit_core.stores.redacting import redacting_values
 
         return redacting_values(self._open.values, self._redaction)
+
+    @property
+    def recalls(self) -> RecallTable:
+        """See `RecordStore`."""
+        if self._redaction is None:
+            return self._open.recalls
+        # As in `portable`.
+        from memkit_core.stores.redacting import redacting_recalls
+
+        return redacting_recalls(self._open.recalls, self._redaction)
 
     @property
     def jobs(self) -> JobTable:

@@ -26,6 +26,7 @@ from memkit_core.models import (
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import (
     Add,
+    LoggedRecall,
     MemoryView,
     MessageLog,
     MovedMessage,
@@ -34,6 +35,7 @@ from memkit_core.ports import (
     MovedSession,
     MovedValue,
     Portable,
+    RecallTable,
     Received,
     RecordTable,
     Rewrite,
@@ -317,6 +319,15 @@ class _Values(_Wrapper):
         )
 
 
+class _Recalls(_Wrapper):
+    _wrapped: RecallTable
+
+    def append(self, recalls: Sequence[LoggedRecall], *, keep: int, texts: bool) -> None:
+        """See `RecallTable.append`."""
+        clean = [dataclasses.replace(one, query=self._redaction.text(one.query)) for one in recalls]
+        self._wrapped.append(clean, keep=keep, texts=texts)
+
+
 class _Portable:
     def __init__(self, wrapped: Portable, redaction: Redaction) -> None:
         self._wrapped = wrapped
@@ -349,6 +360,11 @@ def redacting_log(log: MessageLog, redaction: Redaction) -> MessageLog:
 def redacting_values(values: ValueTable, redaction: Redaction) -> ValueTable:
     """Stored values, redacted on their way in."""
     return cast("ValueTable", _Values(values, redaction))
+
+
+def redacting_recalls(recalls: RecallTable, redaction: Redaction) -> RecallTable:
+    """The recall log, redacted on its way in."""
+    return cast("RecallTable", _Recalls(recalls, redaction))
 
 
 def redacting_portable(portable: Portable, redaction: Redaction) -> Portable:

@@ -14,6 +14,7 @@ from memkit_core.testing.lifecycle import LifecycleContract
 from memkit_core.testing.log import LogContract
 from memkit_core.testing.outbox import OutboxContract
 from memkit_core.testing.partitions import PartitionsContract
+from memkit_core.testing.recalls import RecallsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.replacing import ReplacingContract
@@ -47,6 +48,7 @@ class RecordStoreContract(
     SessionsContract,
     ValuesContract,
     JobsContract,
+    RecallsContract,
     IsolationContract,
     LifecycleContract,
 ):

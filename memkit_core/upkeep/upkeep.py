@@ -15,7 +15,7 @@ from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInpu
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
 from memkit_core.models import DeleteReceipt
-from memkit_core.ports import JobState, Judge, Problem
+from memkit_core.ports import JobState, Judge, LoggedRecall, Problem
 from memkit_core.scope import Scope, require_scope
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
 from memkit_core.stores.handle import StoreHandle
@@ -190,6 +190,16 @@ class Upkeep:
     def stats(self) -> Stats:
         """What the store holds, in numbers: records, conversations, vectors, what waits, bytes."""
         return stats_of(self._store, self._indexers)
+
+    def recall_log(self, *, judged: bool = False, limit: int = 10_000) -> list[LoggedRecall]:
+        """The newest logged recalls of all scopes, newest first; see `Config.recall_log`.
+
+        With `judged` only those of which `memory.feedback` marked a hit. Never part of an export.
+        """
+        most = checked_count(limit, "recall_log: limit", most=10_000_000)
+        chosen = checked_bool(judged, "recall_log: judged")
+        self._settle()
+        return self._store.recalls.list(judged=chosen, limit=most)
 
     def run_due(self) -> list[JobRun]:
         """Do the periodic work that is due and that no other process does; returns what was done.

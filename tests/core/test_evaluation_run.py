@@ -12,8 +12,11 @@ from rich.console import Console
 from memkit_core import ConfigError, InvalidInputError, Memory, ModelError, Ranking, Scope
 from memkit_core.evaluation import evaluate, read_dataset, summary, tables
 from memkit_core.evaluation import run as running
+from memkit_core.evaluation.asking import ask
+from memkit_core.evaluation.filling import said_at
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RANKINGS = {"hybrid": Ranking(), "bm25": running._KEYWORD_ONLY}
 
 
 def turn(turn_id, text, *, conversation="ann", session="s1", day=1, **more):
@@ -167,10 +170,10 @@ def test_without_times_recency_counts_nothing(dataset, tmp_path):
 
     by_id = {one.question_id: one for one in dataset.questions}
     with Watched.open(tmp_path / "watched.db") as memory:
-        running._ask(memory, dataset, by_id["timeless"], (5,))
+        ask(memory, dataset, by_id["timeless"], (5,), RANKINGS, warm=False)
         timeless, seen[:] = list(seen), []
-        running._ask(memory, dataset, by_id["now"], (5,))
-        running._ask(memory, dataset, by_id["either"], (5,))
+        ask(memory, dataset, by_id["now"], (5,), RANKINGS, warm=False)
+        ask(memory, dataset, by_id["either"], (5,), RANKINGS, warm=False)
 
     assert set(timeless) == {(0.0, None)}
     assert seen[0] == (Ranking().recency, datetime(2025, 3, 20, 10, tzinfo=UTC))
@@ -196,7 +199,7 @@ def test_a_turn_without_a_time_takes_the_one_before(tmp_path):
     turns = [turn("t1", "one", day=None), turn("t2", "two", day=3), turn("t3", "three", day=None)]
     dataset = written(tmp_path / "gaps", turns, [])
 
-    times = running._times(dataset.conversations["ann"])
+    times = said_at(dataset.conversations["ann"])
 
     assert times == [datetime(2025, 3, 3, 10, tzinfo=UTC)] * 3
 

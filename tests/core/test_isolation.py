@@ -35,6 +35,7 @@ from memkit_core import (
     NewMemory,
     Profile,
     Ranking,
+    RecallLog,
     Role,
     Scope,
     Skill,
@@ -492,7 +493,21 @@ def compact(case):
     )
 
 
+def feedback(case):
+    """What the other was answered cannot be marked, and it is not told that it was asked."""
+    theirs = case.memory.recall(FOUND_BY_ALL, scope=case.other.user)
+    own = case.memory.recall(FOUND_BY_ALL, scope=case.me.user)
+    try:
+        case.memory.feedback(theirs.recall_id or "none", case.one(*case.other.ids), scope=case.scope)
+    except RecordNotFoundError as error:
+        refused = str(error)
+    else:
+        refused = case.other.marker
+    return refused, own
+
+
 WRITES = {
+    "Memory.feedback": feedback,
     "Memory.confirm": lived("confirm"),
     "Memory.reject": lived("reject"),
     "Memory.archive": lived("archive"),
@@ -630,6 +645,7 @@ NEITHER = {
     *("Upkeep.run_due", "Upkeep.start", "Upkeep.stop", "Upkeep.jobs"),
     *("Upkeep.verify", "Upkeep.repair", "Upkeep.reindex", "Upkeep.sweep", "Upkeep.purge"),
     "Upkeep.reembed",
+    "Upkeep.recall_log",  # of the whole store, queries included, for its operator
     "Transfer.backup",  # of the whole store, into a file of the operator's
     *("Sessions.checked", "WorkingMemory.using"),  # touch no store
     "Summaries.last_error",  # of the whole process, for its operator; tells no text of a conversation
@@ -792,7 +808,9 @@ def test_no_read_shows_another_tenant(kind, tmp_path):
     """Whatever one tenant reads or writes: nothing of the other comes back, and the other's own stays."""
     path = ":memory:" if kind == "in memory" else tmp_path / "m.db"
     # The built-in embedder is fast enough for a recall to embed what waits itself.
-    with Memory.open(path, config=Config(disk_reserve=1), clock=lambda: NOW) as memory:
+    with Memory.open(
+        path, config=Config(disk_reserve=1, recall_log=RecallLog()), clock=lambda: NOW
+    ) as memory:
         if kind == "in a file":
             # It would spend most of the time flushing the index.
             memory._worker.stop(0)

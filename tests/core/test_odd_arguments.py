@@ -11,6 +11,7 @@ import pytest
 
 from memkit_core import (
     Config,
+    Forgetting,
     InvalidInputError,
     MemkitError,
     Memory,
@@ -18,7 +19,9 @@ from memkit_core import (
     NewDocument,
     NewMemory,
     Ranking,
+    RecallLog,
     Role,
+    Schedule,
     Scope,
 )
 from memkit_core.models import MEMORIES, MESSAGES, Status
@@ -139,6 +142,8 @@ GOOD = {
     "ids": ["d1"],
     "messages": [Message(role=Role.USER, text="again")],
     "run_id": "r1",
+    "recall_id": "a1",
+    "record_id": "m1",
     "state": {"step": 2},
     "documents": ["another note"],
     "model": lambda prompt: "a title",
@@ -274,7 +279,7 @@ def test_opening(tmp_path, monkeypatch, parameter):
             pytest.fail(f"{parameter}={name}: {type(error).__name__}: {str(error)[:200]}", pytrace=False)
 
 
-@pytest.mark.parametrize("kind", [Ranking, Config])
+@pytest.mark.parametrize("kind", [Ranking, Config, RecallLog, Forgetting, Schedule])
 def test_settings(kind):
     """Settings and weights that cannot be used are a typed error when they are made."""
     for field in inspect.signature(kind).parameters:

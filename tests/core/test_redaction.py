@@ -19,7 +19,7 @@ from memkit_core import (
     SecretRedactor,
     ToolCall,
 )
-from memkit_core.ports import MessageLog, RecordTable, ValueTable
+from memkit_core.ports import MessageLog, RecallTable, RecordTable, ValueTable
 from memkit_core.stores import redacting
 from memkit_core.text.redaction import is_card_number
 
@@ -238,6 +238,7 @@ WITHOUT_TEXT = {
         "counts",
     },
     ValueTable: {"get", "history", "delete", "list"},
+    RecallTable: {"mark", "list"},
 }  # fmt: skip
 
 
@@ -247,6 +248,7 @@ WITHOUT_TEXT = {
         (RecordTable, redacting._Records),
         (MessageLog, redacting._Log),
         (ValueTable, redacting._Values),
+        (RecallTable, redacting._Recalls),
     ],
 )
 def test_every_method_that_writes_text_redacts(port, wrapper):

@@ -29,9 +29,10 @@ from memkit_core.models import (
     Summary,
     Target,
 )
-from memkit_core.ports import Candidate, JobState, RowKind, Vector, VectorSpace
+from memkit_core.ports import Candidate, JobState, LoggedRecall, RowKind, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
+from memkit_core.stores.recalls import without_hits
 from memkit_core.stores.succession import holds_slot, rivals, succession
 from memkit_core.stores.tombstones import buried_space, grave_name, owner_of
 from memkit_core.text.tokenizer import keyword_terms
@@ -165,6 +166,8 @@ class State:
         self.change = 0
         self.changed: dict[tuple[RowKind, Scope, str, str], int] = {}
         self.tombstones: dict[tuple[bytes, RowKind, bytes], Buried] = {}
+        # The recall log by id, oldest first.
+        self.recalls: dict[str, LoggedRecall] = {}
         self.vector_space: VectorSpace | None = None
         # Periodic work by name: its state, and who does it; and how long the outbox was when it was looked at.
         self.jobs: dict[str, tuple[JobState, str | None]] = {}
@@ -186,7 +189,7 @@ class State:
             self._closed = True
             self.rows, self.points, self.alike, self.partitions = {}, {}, {}, {}
             self.changes, self.newest_change, self.conversations = {}, {}, {}
-            self.values, self.changed, self.tombstones = {}, {}, {}
+            self.values, self.changed, self.tombstones, self.recalls = {}, {}, {}, {}
 
     def mark(self, kind: RowKind, scope: Scope, space: str = MESSAGES, row_id: str = "") -> None:
         """Note that a row changed; `space` is that of a record or the kind of a value."""
@@ -328,6 +331,7 @@ class State:
             del self.rows[record.scope, record.space, record.id]
             del self.points[record.point_id]
             self.enqueue(record, None, row.given)
+        self.recalls = without_hits(self.recalls, [row.record for row in rows])
         turns = [row for row in rows if row.record.space == MESSAGES]
         return DeleteReceipt(
             records=len(rows) - len(turns),

@@ -24,6 +24,7 @@ from memkit_core.stores.memory.keywords import InMemoryKeywords
 from memkit_core.stores.memory.log import InMemoryLog
 from memkit_core.stores.memory.moving import InMemorySnapshot, receive_row, settle_keys
 from memkit_core.stores.memory.partitions import InMemoryPartitions
+from memkit_core.stores.memory.recalls import InMemoryRecalls
 from memkit_core.stores.memory.records import InMemoryRecords
 from memkit_core.stores.memory.spaces import InMemorySpaces
 from memkit_core.stores.memory.state import State
@@ -54,6 +55,7 @@ class InMemoryStore:
         self.spaces = InMemorySpaces(self._state, self)
         self.log = InMemoryLog(self._state)
         self.values = InMemoryValues(self._state)
+        self.recalls = InMemoryRecalls(self._state)
         self.jobs = InMemoryJobs(self._state)
         self.store_id: str = uuid.uuid4().hex
         self.durable = False

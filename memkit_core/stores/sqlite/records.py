@@ -40,6 +40,7 @@ from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
+from memkit_core.stores.sqlite.recalls import forget_all, forget_scope
 from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
@@ -288,6 +289,7 @@ class SQLiteRecords:
     def delete_scope(self, scope: Scope) -> DeleteReceipt:
         """See `RecordTable.delete_scope`."""
         with self._database.write("delete scope") as connection:
+            forget_scope(connection, scope)
             scope_id = find_scope(connection, scope)
             if scope_id is None:
                 return DeleteReceipt()
@@ -296,6 +298,7 @@ class SQLiteRecords:
     def delete_everything(self) -> DeleteReceipt:
         """See `RecordTable.delete_everything`."""
         with self._database.write("delete everything") as connection:
+            forget_all(connection)
             ids = [row[0] for row in connection.execute("SELECT id FROM scopes")]
             return _delete_scopes(connection, ids)
 

@@ -13,6 +13,7 @@ from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.keywords import remove_partition, remove_postings
+from memkit_core.stores.sqlite.recalls import forget_hits
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import drop_unused, scope_of
 from memkit_core.stores.sqlite.tracking import bury, mark_removed, next_change
@@ -42,6 +43,7 @@ def delete_records(
         return DeleteReceipt()
     partitions = Counter(row[1] for row in rows)
     mark_removed(connection, next_change(connection), partitions)
+    forget_hits(connection, [row[0] for row in rows])
     # A partition that goes as a whole loses its keyword rows at once, whatever they say.
     whole = {one for one, going in partitions.items() if going == _rows_of(connection, one)}
     count = Counter(keywords=sum(remove_partition(connection, one) for one in whole))

@@ -281,6 +281,43 @@ _REASONS = """
 ALTER TABLE history ADD COLUMN reason TEXT NOT NULL DEFAULT '';
 """
 
+_RECALLS = """
+-- The recall log, off unless it is asked for. `seq` is the row of `records` that was returned.
+CREATE TABLE recalls(
+  number INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  at INTEGER NOT NULL,
+  query TEXT,
+  digest TEXT NOT NULL,
+  top_k INTEGER NOT NULL,
+  types TEXT NOT NULL,
+  messages INTEGER NOT NULL,
+  repeatable INTEGER NOT NULL
+);
+-- The scopes that a recall named, of which there need not be a row anywhere else.
+CREATE TABLE recall_scopes(
+  recall INTEGER NOT NULL REFERENCES recalls(number),
+  place INTEGER NOT NULL,
+  scope BLOB NOT NULL,
+  owner BLOB NOT NULL,
+  path TEXT NOT NULL,
+  PRIMARY KEY(recall, place)
+) WITHOUT ROWID;
+CREATE INDEX recall_scopes_by_scope ON recall_scopes(scope);
+CREATE INDEX recall_scopes_by_owner ON recall_scopes(owner);
+CREATE TABLE recall_hits(
+  recall INTEGER NOT NULL REFERENCES recalls(number),
+  place INTEGER NOT NULL,
+  seq INTEGER NOT NULL REFERENCES records(seq),
+  score REAL NOT NULL,
+  signals TEXT NOT NULL,
+  useful INTEGER,
+  PRIMARY KEY(recall, place)
+) WITHOUT ROWID;
+CREATE INDEX recall_hits_by_record ON recall_hits(seq);
+CREATE INDEX tombstones_by_owner ON tombstones(owner);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -293,6 +330,7 @@ MIGRATIONS: tuple[str, ...] = (
     _MOVING,
     _JOBS,
     _REASONS,
+    _RECALLS,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 

@@ -35,6 +35,7 @@ from memkit_core.stores.sqlite.keywords import Postings, SQLiteKeywords
 from memkit_core.stores.sqlite.log import SQLiteLog
 from memkit_core.stores.sqlite.outbox import SQLiteOutbox
 from memkit_core.stores.sqlite.partitions import SQLitePartitions
+from memkit_core.stores.sqlite.recalls import SQLiteRecalls
 from memkit_core.stores.sqlite.records import SQLiteRecords
 from memkit_core.stores.sqlite.rows import SELECT_RECORD, read_record
 from memkit_core.stores.sqlite.scopes import ensure_vector_space, find_place, find_vector_space
@@ -87,6 +88,7 @@ class SQLiteStore:
         self.spaces = SQLiteSpaces(self._database, self)
         self.log = SQLiteLog(self._database)
         self.values = SQLiteValues(self._database)
+        self.recalls = SQLiteRecalls(self._database)
         self.jobs = SQLiteJobs(self._database)
         try:
             with self._database.write("open") as connection:
