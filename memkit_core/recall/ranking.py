@@ -75,7 +75,7 @@ class Scored:
 
 
 def score_pool(pool: Pool, ranking: Ranking) -> Scored:
-    """Score every candidate: fusion, context, dampings and date, then the blend with time."""
+    """Score every candidate: fusion, context, dampings and date, the blend with time, diversity."""
     keyword, dense = scale_to_best(pool.keyword), scale_above_floor(pool.cosine)
     fused = weighted_fusion(keyword, dense, ranking)
     if ranking.fusion == "rrf":
@@ -98,7 +98,8 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     }
     if pool.dated.any():
         signals |= {name: np.zeros_like(relevance) for name in ("recency", "newer")}
-    return Scored(score=blend(signals, ranking), signals=signals)
+    score = spread_over_sessions(blend(signals, ranking), pool.session, ranking.diversity)
+    return Scored(score=score, signals=signals)
 
 
 def _surroundings(legs: Mapping[str, Floats], pool: Pool, ranking: Ranking) -> dict[str, Floats]:
@@ -353,6 +354,23 @@ def blend(signals: Mapping[str, Floats], ranking: Ranking) -> Floats:
     boosts = (signals["recency"], signals["newer"], signals["importance"])
     gain = sum((w * boost for w, boost in zip(weights, boosts, strict=True)), start=1.0)
     return relevance * gain / (1 + sum(weights))
+
+
+def spread_over_sessions(scores: Floats, session: Ints, diversity: float) -> Floats:
+    """Return score * (1 - diversity)^n, n being how many turns of the same session score higher.
+
+    What a greedy choice would take that discounts a session each time it takes one of its turns: a quantitative form
+    of the diversity of Carbonell and Goldstein (SIGIR 1998). A record outside any session keeps its score.
+    """
+    if not diversity or not (session >= 0).any():
+        return scores
+    group, groups = _groups(session)
+    order = np.lexsort((-scores, group))
+    first = np.searchsorted(group[order], np.arange(groups))
+    better = np.empty_like(scores)
+    better[order] = np.arange(len(order)) - first[group[order]]
+    spread: Floats = scores * (1 - diversity) ** better
+    return spread
 
 
 def _groups(session: Ints) -> tuple[NDArray[np.intp], int]:

@@ -44,6 +44,9 @@ class Ranking:
             the one that it overrules.
         importance: Boost of a record with importance 1.
         sum_weights: Relevance, importance and recency of "sum".
+        diversity: Share of its score that a turn loses for each better one of its session, so that
+            more sessions are heard. 0 by default: on every development set with sessions it finds
+            less evidence (recall@10 -0.01 to -0.02 at 0.05), since answers stand close together.
     """
 
     keyword: float = 1.0
@@ -63,6 +66,7 @@ class Ranking:
     newer: float = 0.1
     importance: float = 0.1
     sum_weights: tuple[float, float, float] = (0.6, 0.25, 0.15)
+    diversity: float = 0.0
 
     def __post_init__(self) -> None:
         """Reject what would leave [0, 1], hide a record or rank by nothing."""
@@ -72,8 +76,8 @@ class Ranking:
         for name, number in [*numbers.items(), *(("sum_weights", one) for one in self.sum_weights)]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= _LARGEST:
                 raise ConfigError(f"{name} must be a number from 0 to {_LARGEST:g}, got {shown(number)}")
-        if self.other_speaker >= 1 or self.question >= 1:
-            raise ConfigError("other_speaker and question must be below 1, or they hide records")
+        if max(self.other_speaker, self.question, self.diversity) >= 1:
+            raise ConfigError("other_speaker, question and diversity must be below 1, or they hide records")
         if not (self.recency_days and self.keyword + self.dense and sum(self.sum_weights)):
             raise ConfigError("recency_days, keyword + dense and sum(sum_weights) must be > 0")
         for name, words in (("fusion", ("weighted", "rrf")), ("blend", ("boost", "sum"))):

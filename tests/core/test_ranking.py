@@ -80,6 +80,7 @@ rankings = st.builds(
     recency=weights,
     newer=weights,
     importance=weights,
+    diversity=shares,
 )
 
 
@@ -234,6 +235,15 @@ def test_meaning_around_a_turn_lifts_it() -> None:
     scores = score_pool(candidates, Ranking()).score
 
     assert scores[1] > scores[0]
+
+
+def test_diversity_lets_more_sessions_be_heard() -> None:
+    """Each better turn of its session takes the same share from a turn; a fact keeps its score."""
+    scores = np.array([0.9, 0.8, 0.85, 0.7, 0.6, 0.5])
+    session = np.array([1, 1, 1, 2, -1, -1])
+
+    assert rk.spread_over_sessions(scores, session, 0.5) == pytest.approx([0.9, 0.2, 0.425, 0.7, 0.6, 0.5])
+    assert rk.spread_over_sessions(scores, session, 0.0) is scores
 
 
 def test_answer_beside_the_question() -> None:
