@@ -86,7 +86,9 @@ def evaluation(
     ks = _counts(k, "--k") if k else DEFAULT_KS
     sizes = _counts(chunk_sizes, "--chunk-sizes") if chunk_sizes else []
     if sizes and (from_log or compare or json_file or plot):
-        raise typer.BadParameter("--chunk-sizes stands alone: no --compare, --from-log, --json-file or --plot")
+        raise typer.BadParameter(
+            "--chunk-sizes stands alone: no --compare, --from-log, --json-file or --plot"
+        )
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
     if plot is not None:
         check_plot(plot)

@@ -80,6 +80,9 @@ class PartitionCopies:
             self._make_room()
         else:
             self._forget(key, copy, first=first)
+        if copy.empty and query.vector is None:
+            # Nobody need be asked for what nobody has.
+            return Found.nothing(target, terms if query.counted else None)
         return found
 
     def _copy(self, key: _Key) -> tuple[PartitionCopy | None, bool]:

@@ -75,7 +75,7 @@ class PartitionCopy:
     def __init__(self) -> None:
         """Nothing is known yet."""
         self.lock = ThreadLock()
-        self.too_large = False
+        self.too_large = self.empty = False
         self._mark: PartitionMark | None = None
         self._candidates: list[Candidate] = []
         self._columns = np.zeros(0, _COLUMNS)
@@ -84,7 +84,8 @@ class PartitionCopy:
         self._scopes: dict[bytes, int] = {}
         self._documents = self._total = 0
         self._terms: dict[str, _Term] = {}
-        self._places: dict[tuple[int, int], int] | None = None
+        self._postings = 0
+        self._turns: tuple[Ints, NDArray[np.intp]] | None = None
 
     @property
     def rows(self) -> int:
@@ -107,6 +108,7 @@ class PartitionCopy:
     def update(self, table: PartitionTable, target: Target, terms: Sequence[str], most: int) -> bool:
         """Read what changed; False when the partition is empty or has more rows than `most`."""
         changes = table.changes(target, after=self._mark, most=most, terms=terms, held=self._terms.keys())
+        self.empty = changes is None
         if changes is None or changes.rows is None or changes.documents > most:
             self.too_large = changes is not None
             return False
@@ -117,7 +119,7 @@ class PartitionCopy:
 
     def _apply(self, changes: PartitionChanges, rows: list[PartitionRow]) -> None:
         before, self._mark = self._mark, None  # Whatever fails from here on: all is read anew.
-        self._terms, self._places = {}, None
+        self._terms, self._postings, self._turns = {}, 0, None
         self._documents, self._total = changes.documents, changes.terms
         if before is None or before[::2] != changes.mark[::2]:
             dimension = 0 if changes.mark.space is None else changes.mark.space.dimension
@@ -135,7 +137,7 @@ class PartitionCopy:
 
     def _remove(self, present: Ints) -> None:
         kept = np.flatnonzero(np.isin(self._columns["row"], present, assume_unique=True))
-        self._candidates = [self._candidates[place] for place in kept.tolist()]
+        self._candidates = self._among_all(kept)
         self._columns, self._vectors = self._columns[kept], self._vectors[kept]
 
     def _append(self, rows: Sequence[PartitionRow]) -> None:
@@ -171,9 +173,10 @@ class PartitionCopy:
             self._vectors[with_vectors] = unit_matrix(flat.reshape(len(with_vectors), -1))
 
     def _keep(self, postings: Mapping[str, Postings], asked: Sequence[str]) -> None:
-        if postings and sum(map(_size, self._terms.values())) > _POSTINGS_A_ROW * self.rows:
+        if postings and self._postings > _POSTINGS_A_ROW * self.rows:
             # Not those of this question: they were held, so they did not come with the others.
             self._terms = {term: self._terms[term] for term in asked if term in self._terms}
+            self._postings = sum(map(_size, self._terms.values()))
         average = average_length(self._documents, self._total)
         for term, found in postings.items():
             places = np.searchsorted(self._columns["row"], found.rows)
@@ -181,6 +184,7 @@ class PartitionCopy:
             lengths = self._columns["length"][places]
             scores = term_scores(weights, found.counts, lengths, average)
             self._terms[term] = _Term(places, found.counts, scores)
+            self._postings += len(places)
 
     # ------------------------------------------------------------------ finding
 
@@ -205,7 +209,7 @@ class PartitionCopy:
         chosen = np.flatnonzero(among)
         return Found(
             target=target,
-            candidates=[self._candidates[place] for place in chosen.tolist()],
+            candidates=self._among_all(chosen),
             keyword=np.where(by_words, keyword, 0.0)[chosen],
             cosine=np.where(by_vector, np.nan if cosine is None else cosine, np.nan)[chosen],
             counts=self._counts(terms, chosen) if query.counted else None,
@@ -254,13 +258,25 @@ class PartitionCopy:
 
     def _neighbours(self, chosen: NDArray[np.intp], radius: int) -> NDArray[np.intp]:
         """The places of the turns up to `radius` positions beside a chosen one in its session."""
-        if self._places is None:
-            self._places = {(one.session, one.position): i for i, one in enumerate(self._candidates)}
-        found = self._places.get
-        steps = [step for step in range(-radius, radius + 1) if step]
-        turns = [(one.session, one.position) for one in map(self._candidates.__getitem__, chosen.tolist())]
-        beside = {found((session, position + step)) for session, position in turns for step in steps}
-        return np.array([place for place in beside if place is not None], np.intp)
+        if self._turns is None:
+            keys = np.array([_turn(one.session, one.position) for one in self._candidates], np.int64)
+            order = np.argsort(keys)
+            self._turns = keys[order], order
+        keys, order = self._turns
+        turns = np.array([_turn(one.session, one.position) for one in self._among_all(chosen)], np.int64)
+        steps = np.array([step for step in range(-radius, radius + 1) if step], np.int64)
+        wanted = (turns[:, np.newaxis] + steps).ravel()
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        beside: NDArray[np.intp] = order[found[keys[found] == wanted]]
+        return beside
+
+    def _among_all(self, chosen: NDArray[np.intp]) -> list[Candidate]:
+        return [self._candidates[place] for place in chosen.tolist()]
+
+
+def _turn(session: int, position: int) -> int:
+    """One number for a turn, the next of its session following it; sessions are far apart."""
+    return (session << 32) + position
 
 
 def _chosen(places: Mapping[str, int], wanted: Sequence[str]) -> Bools:

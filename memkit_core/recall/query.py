@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 from uuid import UUID
+
+import numpy as np
 
 from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
@@ -109,3 +112,10 @@ class Found:
     cosine: Floats
     counts: Floats | None = None
     compared: Floats | None = None
+
+    @classmethod
+    def nothing(cls, target: Target, terms: Sequence[str] | None) -> Self:
+        """What is found where there are no rows; with counts of `terms` if given."""
+        none = np.zeros(0)
+        counts = None if terms is None else np.zeros((0, len(terms)))
+        return cls(target=target, candidates=(), keyword=none, cosine=none, counts=counts, compared=none)

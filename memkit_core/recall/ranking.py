@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Pairs = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 BM25_K1, BM25_B = 1.2, 0.75
 """The usual constants; other values were better for some sets and worse for the rest."""
@@ -108,12 +109,15 @@ def _surroundings(legs: Mapping[str, Floats], pool: Pool, ranking: Ranking) -> d
     if not turns.any():
         return dict.fromkeys(("neighbour", "passage", "session"), np.zeros_like(legs["fused"]))
     idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
-    passage = passage_scores(pool, idf, ranking.passage_radius)
-    beside = mean_beside(legs["dense"], pool.session, pool.position)
+    order = in_order(pool.session, pool.position)
+    around = pairs_within(order, pool.session, pool.position, ranking.passage_radius)
+    directly = pairs_within(order, pool.session, pool.position, 1)
+    passage = passage_scores(pool, idf, around)
+    beside = mean_beside(legs["dense"], directly)
     whole = session_scores(pool, idf)
     best = best_of_session(legs["dense"], pool.session)
     return {
-        "neighbour": best_neighbour(legs["fused"], pool.session, pool.position),
+        "neighbour": best_neighbour(legs["fused"], directly),
         "passage": turns * weighted_fusion(passage, beside, ranking),
         "session": turns * weighted_fusion(whole, best, ranking),
     }
@@ -198,30 +202,30 @@ def reciprocal_rank_fusion(pool: Pool, ranking: Ranking) -> Floats:
     return fused / (ranking.keyword + ranking.dense)
 
 
-def best_neighbour(scores: Floats, session: Ints, position: Ints) -> Floats:
+def best_neighbour(scores: Floats, directly: Pairs) -> Floats:
     """Return the higher score of the turns directly before and after each turn, else 0.
 
     The answer often stands beside the turn that shares words with the question.
     """
     best = np.zeros_like(scores)
-    for left, right in _pairs_within(session, position, 1):
-        np.maximum.at(best, left, scores[right])
-        np.maximum.at(best, right, scores[left])
+    for left, right in directly:
+        best[left] = np.maximum(best[left], scores[right])
+        best[right] = np.maximum(best[right], scores[left])
     return best
 
 
-def passage_scores(pool: Pool, idf: Floats, radius: int) -> Floats:
-    """Return the scaled BM25 of each turn joined with its neighbours up to `radius` away.
+def passage_scores(pool: Pool, idf: Floats, around: Pairs) -> Floats:
+    """Return the scaled BM25 of each turn joined with those it is paired with.
 
     Overlapping windows as passages: Kaszkiel and Zobel, "Effective Ranking with Arbitrary
     Passages" (JASIST 2001). Words of a question may be spread over an exchange.
     """
     counts, totals = pool.counts.copy(), pool.totals.copy()
-    for left, right in _pairs_within(pool.session, pool.position, radius):
-        np.add.at(counts, left, pool.counts[right])
-        np.add.at(counts, right, pool.counts[left])
-        np.add.at(totals, left, pool.totals[right])
-        np.add.at(totals, right, pool.totals[left])
+    for left, right in around:
+        counts[left] += pool.counts[right]
+        counts[right] += pool.counts[left]
+        totals[left] += pool.totals[right]
+        totals[right] += pool.totals[left]
     return scale_to_best(bm25(counts, totals, idf))
 
 
@@ -237,18 +241,18 @@ def session_scores(pool: Pool, idf: Floats) -> Floats:
     return scale_to_best(bm25(counts, totals, idf))[group]
 
 
-def mean_beside(scores: Floats, session: Ints, position: Ints) -> Floats:
+def mean_beside(scores: Floats, directly: Pairs) -> Floats:
     """Return the mean score of each turn and those directly before and after it.
 
     With cosines that is, but for the lengths of the vectors, the cosine of the three turns together: the dense
     counterpart of `passage_scores`.
     """
     total, turns = scores.copy(), np.ones_like(scores)
-    for left, right in _pairs_within(session, position, 1):
-        np.add.at(total, left, scores[right])
-        np.add.at(total, right, scores[left])
-        np.add.at(turns, left, 1)
-        np.add.at(turns, right, 1)
+    for left, right in directly:
+        total[left] += scores[right]
+        total[right] += scores[left]
+        turns[left] += 1
+        turns[right] += 1
     return total / turns
 
 
@@ -380,10 +384,19 @@ def _groups(session: Ints) -> tuple[NDArray[np.intp], int]:
     return group, len(numbers)
 
 
-def _pairs_within(session: Ints, position: Ints, distance: int) -> list[tuple[Ints, Ints]]:
-    """Return index pairs of turns of one session that are at most `distance` positions apart."""
-    pairs, order = [], np.lexsort((position, session))
-    order = order[session[order] >= 0]
+def in_order(session: Ints, position: Ints) -> NDArray[np.intp]:
+    """Return the rows that are turns, by session and position."""
+    order = np.lexsort((position, session))
+    return order[session[order] >= 0]
+
+
+def pairs_within(order: NDArray[np.intp], session: Ints, position: Ints, distance: int) -> Pairs:
+    """Return the rows of turns of one session that are at most `distance` positions apart.
+
+    `order` is that of `in_order`. Each element pairs its left with its right rows one to one, the earlier turns on
+    the left; no row comes twice on one side of an element.
+    """
+    pairs = []
     for step in range(1, distance + 1):
         left, right = order[:-step], order[step:]
         near = session[left] == session[right]

@@ -193,14 +193,19 @@ def test_dense_scaling_counts_from_the_floor() -> None:
     assert rk.scale_above_floor(np.array([np.nan])).tolist() == [0]
 
 
+def pairs(session: np.ndarray, position: np.ndarray, distance: int = 1) -> rk.Pairs:
+    """The turns that stand so close together."""
+    return rk.pairs_within(rk.in_order(session, position), session, position, distance)
+
+
 def test_neighbours_share_a_session() -> None:
     """A turn is lifted by the better turn beside it, never across sessions or gaps."""
     scores = np.array([0.9, 0.1, 0.5, 0.8, 0.7])
     session = np.array([1, 1, 1, 2, -1])
     position = np.array([0, 1, 2, 3, 1])
 
-    assert rk.best_neighbour(scores, session, position).tolist() == [0.1, 0.9, 0.1, 0, 0]
-    assert rk.best_neighbour(scores, session, position * 2).tolist() == [0, 0, 0, 0, 0]
+    assert rk.best_neighbour(scores, pairs(session, position)).tolist() == [0.1, 0.9, 0.1, 0, 0]
+    assert rk.best_neighbour(scores, pairs(session, position * 2)).tolist() == [0, 0, 0, 0, 0]
 
 
 def test_the_turns_beside_a_turn_share_their_meaning() -> None:
@@ -209,8 +214,8 @@ def test_the_turns_beside_a_turn_share_their_meaning() -> None:
     session = np.array([1, 1, 1, 2, -1])
     position = np.array([0, 1, 2, 3, 1])
 
-    assert rk.mean_beside(scores, session, position) == pytest.approx([0.6, 0.4, 0.15, 0.8, 0.7])
-    assert rk.mean_beside(scores, session, position * 2).tolist() == scores.tolist()
+    assert rk.mean_beside(scores, pairs(session, position)) == pytest.approx([0.6, 0.4, 0.15, 0.8, 0.7])
+    assert rk.mean_beside(scores, pairs(session, position * 2)).tolist() == scores.tolist()
 
 
 def test_several_close_turns_make_a_session_close() -> None:
@@ -269,7 +274,8 @@ def test_words_spread_over_an_exchange() -> None:
         position=np.array([0, 2, 10, 20]),
     )
 
-    passages = rk.passage_scores(candidates, np.ones(2), 2)
+    around = pairs(candidates.session, candidates.position, 2)
+    passages = rk.passage_scores(candidates, np.ones(2), around)
 
     assert passages[0] == passages[1] == 1
     assert passages[2] == passages[3] < 1
