@@ -24,6 +24,7 @@ from memkit_core.cli.output import as_document, stderr, stdout, write_json
 from memkit_core.evaluation import (
     Configuration,
     Dataset,
+    LogOutcome,
     Outcome,
     evaluate,
     parse_configuration,
@@ -85,14 +86,7 @@ def evaluation(
     if json_file is not None and not json_file.parent.is_dir():
         raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
     if from_log is not None:
-        with _progress() as report:
-            seen = evaluate_log(
-                from_log,
-                ks=ks,
-                embedder=embedder,
-                configurations=configurations or TIME_AND_FUSION,
-                progress=report,
-            )
+        seen = _seen_in_log(from_log, ks, embedder, configurations or TIME_AND_FUSION)
         measured = [log_summary(seen, seed=seed)]
     else:
         # All are read before the first is asked: a broken one is told at once.
@@ -108,6 +102,13 @@ def _measured(
 ) -> Outcome:
     with _progress() as report:
         return evaluate(dataset, ks=ks, embedder=embedder, configurations=configurations, progress=report)
+
+
+def _seen_in_log(
+    store: Path, ks: Sequence[int], embedder: str | None, configurations: Sequence[Configuration]
+) -> LogOutcome:
+    with _progress() as report:
+        return evaluate_log(store, ks=ks, embedder=embedder, configurations=configurations, progress=report)
 
 
 def _tell(
