@@ -24,6 +24,7 @@ from memkit_core.cli.output import as_document, stderr, stdout, write_json
 from memkit_core.evaluation import (
     Configuration,
     Dataset,
+    LogOutcome,
     Outcome,
     compare_chunk_sizes,
     evaluate,
@@ -95,14 +96,7 @@ def evaluation(
     if json_file is not None and not json_file.parent.is_dir():
         raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
     if from_log is not None:
-        with _progress() as report:
-            seen = evaluate_log(
-                from_log,
-                ks=ks,
-                embedder=embedder,
-                configurations=configurations or TIME_AND_FUSION,
-                progress=report,
-            )
+        seen = _seen_in_log(from_log, ks, embedder, configurations or TIME_AND_FUSION)
         measured = [log_summary(seen, seed=seed)]
     elif sizes:
         _compare_sizes([read_dataset(path) for path in paths or ()], sizes, ks, embedder, as_json=as_json)
@@ -140,6 +134,13 @@ def _compare_sizes(
         return
     for one in compared:
         stdout().print(*one.tables(), sep="\n")
+
+
+def _seen_in_log(
+    store: Path, ks: Sequence[int], embedder: str | None, configurations: Sequence[Configuration]
+) -> LogOutcome:
+    with _progress() as report:
+        return evaluate_log(store, ks=ks, embedder=embedder, configurations=configurations, progress=report)
 
 
 def _tell(

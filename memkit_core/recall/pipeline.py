@@ -38,6 +38,7 @@ from memkit_core.recall.ranking import (
     Scored,
     by_other_speaker,
     ends_in_question,
+    is_person,
     score_pool,
 )
 from memkit_core.recall.stored import StoredLegs
@@ -295,12 +296,15 @@ def _asking(
     roles: Sequence[str | None],
     endings: Sequence[str],
 ) -> Bools:
+    people = {speaker for speaker in set(speakers) if is_person(speaker)}
+    if not people:
+        return np.zeros(len(sessions), bool)
     # What a person asks an assistant tells about the person; between people the answer comes next.
-    turns = list(zip(sessions, speakers, endings, strict=True))
-    assisted = {turn[0] for turn, role in zip(turns, roles, strict=True) if role == Role.ASSISTANT}
+    turns = zip(sessions, roles, strict=True)
+    assisted = {session for session, role in turns if role == Role.ASSISTANT}
     asks = [
-        ending != "" and session not in assisted and ends_in_question(ending, speaker)
-        for session, speaker, ending in turns
+        speaker in people and session not in assisted and ends_in_question(ending, speaker)
+        for session, speaker, ending in zip(sessions, speakers, endings, strict=True)
     ]
     return np.array(asks, bool)
 

@@ -287,16 +287,3 @@ class TestKeeping:
         """No score of a copy is NaN."""
         memory, _ = asked
         assert not any(math.isnan(hit.score) for hit in memory.recall("tea", scope=ALICE, top_k=64))
-
-
-def test_many_terms_do_not_push_out_those_of_the_query(memory):
-    """However many terms were asked for before, all terms of a query are there when it is answered."""
-    words = [f"word{number}" for number in range(60)]
-    for number in range(3):
-        memory.add(f"{' '.join(words)} {number}", scope=ALICE)
-    # The first term is held already, the others are new, until what is held is dropped.
-    found = [
-        memory.recall(f"word0 {' '.join(words[place : place + 5])}", scope=ALICE) for place in range(1, 55)
-    ]
-    assert {len(result) for result in found} == {3}
-    assert all(hit.signals.keyword for result in found for hit in result)
