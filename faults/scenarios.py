@@ -69,7 +69,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         what="kill -9 during the delete of a user with 5,000 records, then the same again",
         run=killed_while_deleting,
         full=20,
-        short=2,
+        short=1,
     ),
     *(
         Scenario(
