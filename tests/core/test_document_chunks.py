@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from memkit_core import Config, InvalidInputError, Memory, Scope
-from memkit_core.chunking import HIERARCHY, ContentChunker
+from memkit_core.chunking import HIERARCHY, Chunk, ContentChunker, Level
 from memkit_core.documents import NewDocument, chunk_place
-from memkit_core.ports import Chunk, Level
 
 pytest.importorskip("semantic_text_splitter")
 
