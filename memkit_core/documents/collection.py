@@ -221,7 +221,7 @@ class Documents:
         self._checked_vectors(None, len(records))
         space = self._space_to_write(None) if records else None
         stored, _ = self._store.records.replace(
-            self.scope, self.space, of_documents([document]), records, vector_space=space
+            self.scope, self.space, [document], records, vector_space=space
         )
         self._index(stored, space)
         return stored
@@ -462,7 +462,7 @@ class Documents:
         wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
         receipt = self._store.records.delete(self.scope, self.space, wanted)
         if ids is not None:
-            receipt += self._store.records.replace(self.scope, self.space, of_documents(wanted))[1]
+            receipt += self._store.records.replace(self.scope, self.space, wanted)[1]
         self._changed()
         return receipt
 

@@ -281,6 +281,11 @@ _REASONS = """
 ALTER TABLE history ADD COLUMN reason TEXT NOT NULL DEFAULT '';
 """
 
+_SOURCES = """
+-- The chunks of a document, which go together.
+CREATE INDEX records_by_source ON records(scope_id, space, source) WHERE source IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -293,6 +298,7 @@ MIGRATIONS: tuple[str, ...] = (
     _MOVING,
     _JOBS,
     _REASONS,
+    _SOURCES,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
