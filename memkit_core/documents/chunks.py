@@ -89,7 +89,8 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
         MissingDependencyError: the extra `chunking` is not installed.
     """
     chosen = ContentChunker(chunker) if isinstance(chunker, str) else chunker
-    if not callable(chosen):
+    # Of a class, the call would make an object and cut nothing.
+    if not callable(chosen) or isinstance(chosen, type):
         raise InvalidInputError(f"chunker must be a content type or a function, got {shown(chunker)}")
     given = chosen(text)
     if not isinstance(given, Sequence) or not all(isinstance(chunk, Chunk) for chunk in given):

@@ -134,6 +134,7 @@ class TestAdding:
             {"chunker": "essay"},
             {"chunker": 7},
             {"chunker": None},
+            {"chunker": ContentChunker},
             {"chunker": lambda text: None},
             {"chunker": lambda text: ["owl"]},
             {"chunker": lambda text: one_chunk("another text")},
@@ -152,6 +153,13 @@ class TestAdding:
         before = library.add_document(GUIDE, id="guide")
         with pytest.raises(InvalidInputError):
             library.add_document(**{"text": "an owl", "id": "guide", **wrong})
+        assert library.chunks("guide") == before
+
+    def test_a_chunker_that_raises_changes_nothing(self, library):
+        """The error of somebody's own chunker comes through, and the old document is still there."""
+        before = library.add_document(GUIDE, id="guide")
+        with pytest.raises(ZeroDivisionError):
+            library.add_document("an owl", id="guide", chunker=lambda text: 1 / 0)
         assert library.chunks("guide") == before
 
     def test_too_many_chunks_are_refused(self):

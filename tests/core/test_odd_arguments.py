@@ -141,6 +141,8 @@ GOOD = {
     "run_id": "r1",
     "state": {"step": 2},
     "documents": ["another note"],
+    "document": "d1",
+    "text": "A long note.",
     "model": lambda prompt: "a title",
     "summarize": " and ".join,
     "tags": ["drink"],
