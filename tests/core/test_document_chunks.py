@@ -220,8 +220,8 @@ class TestReplacing:
 
     def test_what_did_not_change_is_not_embedded_again(self, tmp_path):
         """A document that grew at its end keeps the vectors of the chunks before."""
-        embedder = Counting()
-        with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
+        embedder, config = Counting(), Config(embedding_cache=0)
+        with Memory.open(tmp_path / "m.db", embedder=embedder, config=config) as memory:
             library = memory.documents(scope=ALICE)
             first = library.add_document(GUIDE, id="guide", chunker=LEVELS)
             memory.flush()
