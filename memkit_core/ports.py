@@ -486,15 +486,15 @@ class RecordTable(Protocol):
         self,
         scope: Scope,
         space: str,
-        where: Filter,
+        sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
-        """Put `records` in the place of what satisfies `where`, in one transaction.
+        """Put `records` in the place of those whose `source` is one of `sources`, in one transaction.
 
-        They are written as `put` does. Of the other records of this scope and space, expired or not,
-        those that satisfy `where` are deleted as `delete` does. Returns what was stored, in order, and
+        They are written as `put` does. The other records of this scope and space with such a `source`,
+        expired or not, are deleted as `delete` does; what has no `source` stays. Returns what was stored, in order, and
         what was deleted. Only for spaces of documents.
 
         Raises:

@@ -6,5 +6,15 @@ used alone; `Documents.add_document` stores what it, or any other `Chunker`, giv
 
 from memkit_core.chunking.chunker import HIERARCHY, SIZES, ContentChunker, ContentType
 from memkit_core.chunking.levels import level_for
+from memkit_core.ports import Chunk, Chunker, Level
 
-__all__ = ["HIERARCHY", "SIZES", "ContentChunker", "ContentType", "level_for"]
+__all__ = [
+    "HIERARCHY",
+    "SIZES",
+    "Chunk",
+    "Chunker",
+    "ContentChunker",
+    "ContentType",
+    "Level",
+    "level_for",
+]

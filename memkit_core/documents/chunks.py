@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memkit_core.chunking import ContentChunker
@@ -19,7 +19,7 @@ from memkit_core.errors import InvalidInputError, shown
 from memkit_core.filters import Condition, Filter, Op, Or
 from memkit_core.inputs import checked_content
 from memkit_core.jsonvalues import JsonValue
-from memkit_core.models import CHUNK, MemoryRecord
+from memkit_core.models import CHUNK, MemoryRecord, RecallResult
 from memkit_core.ports import Chunk, Level
 
 _IDS = uuid.UUID("6d656d6b-6974-5f63-8875-6e6b73000001")
@@ -89,7 +89,8 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
         MissingDependencyError: the extra `chunking` is not installed.
     """
     chosen = ContentChunker(chunker) if isinstance(chunker, str) else chunker
-    if not callable(chosen):
+    # Of a class, the call would make an object and cut nothing.
+    if not callable(chosen) or isinstance(chosen, type):
         raise InvalidInputError(f"chunker must be a content type or a function, got {shown(chunker)}")
     given = chosen(text)
     if not isinstance(given, Sequence) or not all(isinstance(chunk, Chunk) for chunk in given):
@@ -176,6 +177,20 @@ def in_order(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
     placed = [(place, record) for record in records if (place := chunk_place(record)) is not None]
     placed.sort(key=lambda one: (_SIZES.index(one[0].level), one[0].number))
     return [record for _, record in placed]
+
+
+def with_parents(
+    result: RecallResult, get: Callable[[Sequence[str]], Sequence[MemoryRecord]]
+) -> RecallResult:
+    """The same hits, each with the larger chunk it was cut from, which `get` gives by its id."""
+    places = [chunk_place(hit.record) for hit in result]
+    ids = [None if place is None else place.parent_id for place in places]
+    found = {record.id: record for record in get([one for one in ids if one is not None])}
+    hits = (
+        dataclasses.replace(hit, parent=None if one is None else found.get(one))
+        for hit, one in zip(result, ids, strict=True)
+    )
+    return dataclasses.replace(result, hits=tuple(hits))
 
 
 def has_several_sizes(record: MemoryRecord) -> bool:

@@ -9,25 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from memkit_core.chunking import ContentType, level_for
 from memkit_core.config import Config
 from memkit_core.documents.chunks import (
-    chunk_place,
     chunk_records,
     cut,
     has_several_sizes,
     in_order,
     of_documents,
     of_level,
+    with_parents,
 )
 from memkit_core.documents.searching import DocumentSearch, SearchMode, at_level, weighed
+from memkit_core.documents.spaces import CollectionSpace, finite
 from memkit_core.embedders.checked import CheckedEmbedder, CurrentModel
 from memkit_core.errors import (
     BackendError,
-    ConfigError,
     DimensionMismatchError,
     InvalidInputError,
     shown,
@@ -53,7 +52,7 @@ from memkit_core.models import (
     Status,
     Target,
 )
-from memkit_core.ports import Chunker, Embedder, Level, ListQuery, Matrix, RecordStore, Vector, VectorSpace
+from memkit_core.ports import Chunker, Embedder, Level, ListQuery, RecordStore, Vector, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
 from memkit_core.recall.query import RecallQuery
 from memkit_core.scope import Scope
@@ -113,10 +112,11 @@ class Documents:
         self._clock = clock
         self._changed = changed
         self._redact = redact
+        self._space_of = CollectionSpace(name, self._target, store=store, embedder=embedder, model=model)
         self._searched = DocumentSearch(
             self._target, store=store, own=own, copies=copies, embedder=embedder, model=model
         )
-        self._space_held(None)
+        self._space_of.held(None)
 
     @property
     def space(self) -> str:
@@ -159,10 +159,10 @@ class Documents:
             raise InvalidInputError(
                 f"put: at most {self._config.max_batch} documents in one call, got {len(records)}"
             )
-        given = self._checked_vectors(vectors, len(records))
+        given = self._space_of.checked(vectors, len(records))
         if not records:
             return []
-        space = self._space_to_write(given)
+        space = self._space_of.to_write(given)
         stored = self._store.records.put(self.scope, records, vector_space=space, vectors=given)
         self._index(stored, space)
         return stored
@@ -218,10 +218,10 @@ class Documents:
         plain = dataclasses.replace(self._record(NewDocument(content="", metadata=metadata)), source=document)
         about = checked_text(context, "context", max_chars=self._config.max_content_chars)
         records = chunk_records(chunks, plain, context=about)
-        self._checked_vectors(None, len(records))
-        space = self._space_to_write(None) if records else None
+        self._space_of.checked(None, len(records))
+        space = self._space_of.to_write(None) if records else None
         stored, _ = self._store.records.replace(
-            self.scope, self.space, of_documents([document]), records, vector_space=space
+            self.scope, self.space, [document], records, vector_space=space
         )
         self._index(stored, space)
         return stored
@@ -241,70 +241,6 @@ class Documents:
             created_at=now,
             updated_at=now,
         )
-
-    def _checked_vectors(self, vectors: ArrayLike | None, count: int) -> Matrix | None:
-        if vectors is None or not count:
-            if self._model is not None and self._embedder is None and count:
-                raise InvalidInputError(
-                    f"the texts of {self.name!r} come with the vectors of {self._model!r}; give vectors, or open "
-                    "the collection with an embedder"
-                )
-            return None
-        if self._model is None:
-            raise InvalidInputError(
-                f"{self.name!r} is embedded by the memory itself; open it with embedding_model= to give vectors"
-            )
-        matrix = _finite(vectors, _MATRIX, f"vectors, one row for each of {count} documents,")
-        if len(matrix) != count:
-            raise InvalidInputError(f"vectors: {count} documents came with {len(matrix)} vectors")
-        return matrix
-
-    def _space_to_write(self, vectors: Matrix | None) -> VectorSpace | None:
-        if self._model is None:
-            return None
-        held = self._space_held(vectors.shape[1] if vectors is not None else None)
-        if held is not None:
-            return held
-        if vectors is None:
-            assert self._embedder is not None
-            return self._embedder.space()
-        return self._named_space(self._model, vectors.shape[1])
-
-    def _named_space(self, model: str, dimension: int) -> VectorSpace:
-        revision = "" if self._embedder is None else self._embedder.revision
-        return VectorSpace(model=model, revision=revision, dimension=dimension, given=True)
-
-    def _space_held(self, dimension: int | None) -> VectorSpace | None:
-        """The given space the collection's vectors are in, None when it is empty or has the memory's.
-
-        Raises:
-            ConfigError: they are not those this collection was opened for.
-            DimensionMismatchError: they have another length than `dimension`.
-        """
-        held = self._store.space_of(self._target)
-        if held is None:
-            return None
-        if self._model is None:
-            if held.given:
-                raise ConfigError(
-                    f"{self.space!r} of {self.scope} holds vectors of {held.model!r}; open it with that embedder, or "
-                    f"with embedding_model={held.model!r}"
-                )
-            return None
-        expected = self._named_space(self._model, held.dimension)
-        if held != expected:
-            raise ConfigError(
-                f"{self.space!r} of {self.scope} holds vectors of {held.model!r}, it was opened for {self._model!r}; "
-                "open it with the model it was made with, or clear it first"
-            )
-        if dimension not in (None, held.dimension):
-            raise DimensionMismatchError(
-                f"{self.space!r} holds vectors of {held.dimension} dimensions, got {dimension}; use the model it was "
-                "made with",
-                backend="memkit",
-                operation="documents",
-            )
-        return held
 
     def _indexer(self, space: VectorSpace | None) -> Indexer:
         return self._indexers.own if space is None else self._indexers.given(space, self._embedder)
@@ -379,8 +315,8 @@ class Documents:
                 f"search: min_similarity={shown(min_similarity)} compares vectors, and a search by words has none; "
                 "leave it out, or search with mode 'dense' or 'hybrid'"
             )
-        given = None if vector is None else _finite(vector, 1, "vector")
-        space = self._space_held(None if given is None else len(given))
+        given = None if vector is None else finite(vector, 1, "vector")
+        space = self._space_of.held(None if given is None else len(given))
         if space is None and self._model is not None:
             # Empty: the memory's own index, the only one there is, has vectors of another model.
             return RecallResult()
@@ -398,17 +334,7 @@ class Documents:
         if wanted is None and any(has_several_sizes(hit.record) for hit in result):
             # Most collections have one size, and are asked once.
             result = ask(at_level(asked, level_for(query)))
-        return self._with_parents(result) if checked_bool(parents, "parents") else result
-
-    def _with_parents(self, result: RecallResult) -> RecallResult:
-        places = [chunk_place(hit.record) for hit in result]
-        ids = [None if place is None else place.parent_id for place in places]
-        found = {record.id: record for record in self.get([one for one in ids if one is not None])}
-        hits = (
-            dataclasses.replace(hit, parent=None if one is None else found.get(one))
-            for hit, one in zip(result, ids, strict=True)
-        )
-        return dataclasses.replace(result, hits=tuple(hits))
+        return with_parents(result, self.get) if checked_bool(parents, "parents") else result
 
     # ------------------------------------------------------------------ reading and deleting
 
@@ -432,7 +358,7 @@ class Documents:
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """The stored vector of each of these documents that has one, `(d,) float32`, by id."""
         points = {record.point_id: record.id for record in self.get(ids)}
-        space = self._space_held(None)
+        space = self._space_of.held(None)
         table = self._store.vectors if space is None else self._store.given(space).vectors
         found, rows = table.scan(self._target, where=None, now=self._clock(), points=list(points))
         return {points[point]: row for point, row in zip(found, rows, strict=True)}
@@ -462,7 +388,7 @@ class Documents:
         wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
         receipt = self._store.records.delete(self.scope, self.space, wanted)
         if ids is not None:
-            receipt += self._store.records.replace(self.scope, self.space, of_documents(wanted))[1]
+            receipt += self._store.records.replace(self.scope, self.space, wanted)[1]
         self._changed()
         return receipt
 
@@ -487,13 +413,3 @@ class Documents:
         receipt = self._store.records.delete_space(self.scope, self.space)
         self._changed()
         return receipt
-
-
-def _finite(vectors: ArrayLike, dimensions: int, expected: str) -> Matrix:
-    try:
-        found = np.array(vectors, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{expected} must be numbers, got {shown(vectors)}") from error
-    if found.ndim != dimensions or not found.shape[-1] or not np.isfinite(found).all():
-        raise InvalidInputError(f"{expected} must be finite numbers, got shape {found.shape}")
-    return found

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from memkit_core.errors import ConfigError
-from memkit_core.filters import Filter
 from memkit_core.models import (
     DeleteReceipt,
     MemoryRecord,
@@ -232,14 +231,14 @@ class _Records(_Wrapper):
         self,
         scope: Scope,
         space: str,
-        where: Filter,
+        sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
         """See `RecordTable.replace`."""
         clean = [self._redaction.record(record) for record in records]
-        return self._wrapped.replace(scope, space, where, clean, vector_space=vector_space)
+        return self._wrapped.replace(scope, space, sources, clean, vector_space=vector_space)
 
     def change(
         self,

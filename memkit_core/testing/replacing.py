@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from memkit_core.errors import ConfigError, ScopeError
-from memkit_core.filters import Condition, Filter, Op
 from memkit_core.models import MEMORIES, DeleteReceipt, MemoryRecord, Target
 from memkit_core.ports import ListQuery, RecordStore, VectorSpace
 from memkit_core.testing.guard import ContractGuard
-from memkit_core.testing.samples import ALICE, BOB, NOW, due, embed_all, found_by_words, record
+from memkit_core.testing.samples import ALICE, BOB, INJECTIONS, NOW, due, embed_all, found_by_words, record
 
 _NOTES = "documents:notes"
-_GUIDE = Condition(("source",), Op.EQ, "guide")
+_GUIDE = ["guide"]
 _GIVEN = VectorSpace(model="their", revision="1", dimension=3, given=True)
 
 
@@ -25,7 +24,7 @@ class ReplacingContract(ContractGuard):
     """`RecordTable.replace`: one transaction that writes records and deletes those they stand for."""
 
     def test_what_is_not_written_again_is_gone(self, store: RecordStore) -> None:
-        """Of what satisfies the filter only the given records stay, with words, vectors and outbox entries."""
+        """Of what has the source only the given records stay, with words, vectors and outbox entries."""
         store.records.put(ALICE, [_part("1"), _part("2"), _part("3", expires_at=NOW)])
         embed_all(store)
         stored, gone = store.records.replace(ALICE, _NOTES, _GUIDE, [_part("2"), _part("4", "other")])
@@ -71,14 +70,16 @@ class ReplacingContract(ContractGuard):
         waiting = store.given(_GIVEN).outbox.pending(Target(scope=ALICE, space=_NOTES))
         assert sorted(one.embedded for one in waiting if one.point_id != old[0].point_id) == [False, True]
 
-    def test_the_filter_is_data(self, store: RecordStore) -> None:
-        """A condition on metadata, and one that looks like SQL, mean what they mean to every read."""
-        store.records.put(ALICE, [_part("1", metadata={"a": 1}), _part("2", metadata={"a": 2})])
-        sql: Filter = Condition(("source",), Op.EQ, "' OR '1'='1")
-        assert store.records.replace(ALICE, _NOTES, sql)[1].nothing
-        one: Filter = Condition(("metadata", "a"), Op.EQ, 1)
-        assert store.records.replace(ALICE, _NOTES, one)[1].records == 1
-        assert _ids(store) == {"2"}
+    def test_sources_are_data(self, store: RecordStore) -> None:
+        """Any number of sources, whatever they look like; one of them names its own records, None no one."""
+        hostile = [record(ALICE, str(n), space=_NOTES, source=text) for n, text in enumerate(INJECTIONS)]
+        store.records.put(ALICE, [*hostile, record(ALICE, "none", space=_NOTES)])
+        for n, text in enumerate(INJECTIONS):
+            receipt = store.records.replace(ALICE, _NOTES, [text, *(f"s{i}" for i in range(5000))])[1]
+            assert receipt.records == 1, text
+            assert str(n) not in _ids(store)
+        assert store.records.replace(ALICE, _NOTES, [])[1].nothing
+        assert _ids(store) == {"none"}
 
 
 def _ids(store: RecordStore) -> set[str]:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkit_core.chunking import HIERARCHY, SIZES, ContentChunker, ContentType, level_for
+from memkit_core.chunking import HIERARCHY, SIZES, ContentChunker, ContentType, Level, level_for
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.errors import InvalidInputError, MissingDependencyError
-from memkit_core.ports import Level
 
 pytest.importorskip("semantic_text_splitter")
 

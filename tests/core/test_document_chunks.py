@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from memkit_core import Config, InvalidInputError, Memory, Scope
-from memkit_core.chunking import HIERARCHY, ContentChunker
+from memkit_core.chunking import HIERARCHY, Chunk, ContentChunker, Level
 from memkit_core.documents import NewDocument, chunk_place
-from memkit_core.ports import Chunk, Level
 
 pytest.importorskip("semantic_text_splitter")
 
@@ -135,6 +134,7 @@ class TestAdding:
             {"chunker": "essay"},
             {"chunker": 7},
             {"chunker": None},
+            {"chunker": ContentChunker},
             {"chunker": lambda text: None},
             {"chunker": lambda text: ["owl"]},
             {"chunker": lambda text: one_chunk("another text")},
@@ -153,6 +153,13 @@ class TestAdding:
         before = library.add_document(GUIDE, id="guide")
         with pytest.raises(InvalidInputError):
             library.add_document(**{"text": "an owl", "id": "guide", **wrong})
+        assert library.chunks("guide") == before
+
+    def test_a_chunker_that_raises_changes_nothing(self, library):
+        """The error of somebody's own chunker comes through, and the old document is still there."""
+        before = library.add_document(GUIDE, id="guide")
+        with pytest.raises(ZeroDivisionError):
+            library.add_document("an owl", id="guide", chunker=lambda text: 1 / 0)
         assert library.chunks("guide") == before
 
     def test_too_many_chunks_are_refused(self):
@@ -213,8 +220,8 @@ class TestReplacing:
 
     def test_what_did_not_change_is_not_embedded_again(self, tmp_path):
         """A document that grew at its end keeps the vectors of the chunks before."""
-        embedder = Counting()
-        with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
+        embedder, config = Counting(), Config(embedding_cache=0)
+        with Memory.open(tmp_path / "m.db", embedder=embedder, config=config) as memory:
             library = memory.documents(scope=ALICE)
             first = library.add_document(GUIDE, id="guide", chunker=LEVELS)
             memory.flush()

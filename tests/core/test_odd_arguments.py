@@ -146,6 +146,8 @@ GOOD = {
     "record_id": "m1",
     "state": {"step": 2},
     "documents": ["another note"],
+    "document": "d1",
+    "text": "A long note.",
     "model": lambda prompt: "a title",
     "summarize": " and ".join,
     "tags": ["drink"],

@@ -10,7 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from memkit_core.errors import ConfigError
-from memkit_core.filters import Filter, matches
+from memkit_core.filters import Filter
 from memkit_core.models import (
     MEMORIES,
     ChangeKind,
@@ -81,7 +81,7 @@ class InMemoryRecords:
         self,
         scope: Scope,
         space: str,
-        where: Filter,
+        sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
         vector_space: VectorSpace | None = None,
@@ -90,12 +90,13 @@ class InMemoryRecords:
         check_scopes(scope, records)
         given = vector_space if vector_space is not None and vector_space.given else None
         newest = {(record.space, record.id): prepared(record) for record in records}
+        wanted = set(sources)
         with self._state.open():
             rows = self._written(newest, given)
             gone = [
                 row
                 for row in self._state.rows_of(Target(scope=scope, space=space))
-                if (space, row.record.id) not in newest and matches(where, row.record)
+                if (space, row.record.id) not in newest and row.record.source in wanted
             ]
             receipt = self._state.remove(gone)
             return [copied(rows[record.space, record.id].record) for record in records], receipt

@@ -130,7 +130,7 @@ class SQLiteRecords:
         self,
         scope: Scope,
         space: str,
-        where: Filter,
+        sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
         vector_space: VectorSpace | None = None,
@@ -140,18 +140,16 @@ class SQLiteRecords:
         newest = {record.id: record for record in records}
         prepared = [(record, None, keyword_terms(record.index_text)) for record in newest.values()]
         given = vector_space if vector_space is not None and vector_space.given else None
-        parameters = Parameters()
-        filtered = compile_filter(where, parameters)
         with self._database.write("replace") as connection:
             space_id = ensure_vector_space(connection, given)
             written = write_records(connection, prepared, vector_space_id=space_id)
             scope_id = find_scope(connection, scope)
-            rows = connection.execute(
-                f"SELECT r.seq, r.id FROM records r WHERE r.scope_id = :scope AND r.space = :space AND {filtered}",
-                {**parameters.values, "scope": scope_id, "space": space},
-            ).fetchall()
-            gone = json.dumps([seq for seq, record_id in rows if record_id not in newest])
-            receipt = delete_records(connection, "r.seq IN (SELECT value FROM json_each(?))", (gone,))
+            receipt = delete_records(
+                connection,
+                "r.scope_id = ? AND r.space = ? AND r.source IN (SELECT value FROM json_each(?)) "
+                "AND r.id NOT IN (SELECT value FROM json_each(?))",
+                (scope_id, space, json.dumps([*sources]), json.dumps([*newest])),
+            )
             if scope_id is not None:
                 drop_unused(connection, [scope_id])
         stored = dict(zip(newest, written, strict=True))

@@ -318,6 +318,11 @@ CREATE INDEX recall_hits_by_record ON recall_hits(seq);
 CREATE INDEX tombstones_by_owner ON tombstones(owner);
 """
 
+_SOURCES = """
+-- The chunks of a document, which go together.
+CREATE INDEX records_by_source ON records(scope_id, space, source) WHERE source IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _GIVEN_VECTORS,
@@ -331,6 +336,7 @@ MIGRATIONS: tuple[str, ...] = (
     _JOBS,
     _REASONS,
     _RECALLS,
+    _SOURCES,
 )
 """Step n brings a file from version n to n + 1. Never edit a released step; append one."""
 
