@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from memkit_core.errors import ConfigError, shown
-from memkit_core.ports import Extractor, Judge
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
 from memkit_core.settings import Forgetting, RecallLog, Schedule
+
+if TYPE_CHECKING:
+    from memkit_core.ports import Extractor, Judge
 
 MEBIBYTE = 1024 * 1024
 _LARGEST = 2**53

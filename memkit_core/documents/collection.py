@@ -6,13 +6,13 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from numpy.typing import ArrayLike
 
 from memkit_core.chunking import ContentType, level_for
 from memkit_core.config import Config
+from memkit_core.documents.building import NewDocument, build_document
 from memkit_core.documents.chunks import (
     chunk_records,
     cut,
@@ -42,7 +42,6 @@ from memkit_core.inputs import (
     checked_text,
     listed,
 )
-from memkit_core.jsonvalues import checked_metadata
 from memkit_core.models import (
     DOCUMENTS,
     DeleteReceipt,
@@ -62,17 +61,7 @@ from memkit_core.times import Clock
 
 _log = logging.getLogger("memkit")
 
-_MATRIX = 2
 _PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewDocument:
-    """A text to be put into a collection; a UUID is made when `id` is None. `content` may be empty."""
-
-    content: str
-    id: str | None = None
-    metadata: Mapping[str, object] | None = None
 
 
 class Documents:
@@ -227,20 +216,7 @@ class Documents:
         return stored
 
     def _record(self, document: object) -> MemoryRecord:
-        new = NewDocument(content=document) if isinstance(document, str) else document
-        if not isinstance(new, NewDocument):
-            raise InvalidInputError(f"put takes texts or NewDocument, got {shown(new)}")
-        now = self._clock()
-        return MemoryRecord(
-            id=str(uuid.uuid4()) if new.id is None else checked_id(new.id),
-            scope=self.scope,
-            space=self.space,
-            content=checked_text(new.content, "content", max_chars=self._config.max_content_chars),
-            metadata=checked_metadata(new.metadata),
-            agent_id=self._config.agent_id,
-            created_at=now,
-            updated_at=now,
-        )
+        return build_document(document, target=self._target, config=self._config, now=self._clock())
 
     def _indexer(self, space: VectorSpace | None) -> Indexer:
         return self._indexers.own if space is None else self._indexers.given(space, self._embedder)

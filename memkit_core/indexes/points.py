@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memkit_core.models import MemoryRecord, Target
-from memkit_core.ports import IndexPoint, Vector
+from memkit_core.ports import IndexPoint, Vector, VectorSource
 from memkit_core.times import to_ms
 
 
@@ -22,3 +24,11 @@ def index_point(record: MemoryRecord, vector: Vector) -> IndexPoint:
         expires_at=None if record.expires_at is None or record.pinned else to_ms(record.expires_at),
         tags=record.tags,
     )
+
+
+def stored_points(source: VectorSource, *, batch: int) -> Iterator[list[IndexPoint]]:
+    """All vectors of the vector space as points, a batch at a time."""
+    after = 0
+    while rows := source.vectors.page(after=after, limit=batch):
+        after = rows[-1][0]
+        yield [index_point(record, vector) for _, record, vector in rows]

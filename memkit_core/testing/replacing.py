@@ -29,7 +29,7 @@ class ReplacingContract(ContractGuard):
         embed_all(store)
         stored, gone = store.records.replace(ALICE, _NOTES, _GUIDE, [_part("2"), _part("4", "other")])
         assert [(one.id, one.version) for one in stored] == [("2", 2), ("4", 1)]
-        assert (gone.records, gone.vectors, gone.keywords > 0) == (2, 2, True)
+        assert gone == DeleteReceipt(records=2, vectors=2, keywords=2, outbox=2)
         assert _ids(store) == {"2", "4"}
         target = Target(scope=ALICE, space=_NOTES)
         assert found_by_words(store, target, "words") == {"2"}

@@ -16,7 +16,7 @@ import pytest
 from memkit_core import Config, Memory, Message, Ranking, Role, Scope, ToolCall
 from memkit_core.conversation.tokens import tokens_of
 from memkit_core.errors import ClosedError
-from memkit_core.indexes import keeper
+from memkit_core.indexes.keeper import stored as keeper
 from memkit_core.locks import ProcessLock
 
 ALICE = Scope.user("alice")

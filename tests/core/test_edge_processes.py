@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from memkit_core.errors import BackendUnavailableError
-from memkit_core.indexes import keeper as keeping
 from memkit_core.indexes.edge import EdgeIndex
 from memkit_core.indexes.edge_keeper import EdgeKeeper
+from memkit_core.indexes.keeper import stored as keeping
 from memkit_core.indexes.points import index_point
 from memkit_core.models import Target
 from memkit_core.stores.sqlite import SQLiteStore

@@ -18,7 +18,7 @@ from memkit_core.errors import (
 from memkit_core.locks import ProcessLock
 from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import ListQuery
-from memkit_core.stores.sqlite import SQLiteStore, database, look, schema
+from memkit_core.stores.sqlite import SQLiteStore, look, places, schema, translating
 from memkit_core.testing.samples import (
     ALICE,
     BOB,
@@ -153,12 +153,12 @@ class TestOpening:
 
     def test_network_file_systems_are_refused(self, path, monkeypatch):
         """The file system of the folder is looked up, and the kinds that break the log are refused."""
-        kind = database._file_system(path.parent)
+        kind = places._file_system(path.parent)
         assert kind
-        assert kind not in database._NETWORK_TYPES
-        assert database._file_system(Path("/proc/self")) == "proc"
-        assert {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"} <= database._NETWORK_TYPES
-        monkeypatch.setattr(database, "_NETWORK_TYPES", frozenset({kind}))
+        assert kind not in places._NETWORK_TYPES
+        assert places._file_system(Path("/proc/self")) == "proc"
+        assert {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"} <= places._NETWORK_TYPES
+        monkeypatch.setattr(places, "_NETWORK_TYPES", frozenset({kind}))
         with pytest.raises(ConfigError, match="network file system"):
             SQLiteStore(path)
         assert not path.exists()
@@ -166,8 +166,8 @@ class TestOpening:
     def test_an_old_sqlite_is_refused(self):
         """SQLite 3.40 is the oldest that is taken."""
         with pytest.raises(ConfigError, match=r"3\.40\.0"):
-            database.check_sqlite_version((3, 39, 4))
-        database.check_sqlite_version((3, 40, 0))
+            places.check_sqlite_version((3, 39, 4))
+        places.check_sqlite_version((3, 40, 0))
 
     def test_a_step_that_fails_changes_nothing(self, path, monkeypatch):
         """Schema steps are one transaction: a failing one leaves the file at its version, a good one is kept."""
@@ -361,7 +361,7 @@ class TestTrouble:
         ]
         assert len(kinds) > 5
         for kind in kinds:
-            with pytest.raises(BackendError) as raised, database.translated("test"):
+            with pytest.raises(BackendError) as raised, translating.translated("test"):
                 raise kind("broken")
             assert isinstance(raised.value.__cause__, kind)
             assert (raised.value.backend, raised.value.operation) == ("sqlite", "test")
@@ -382,7 +382,7 @@ class TestTrouble:
         """Busy, full and unreadable are told apart by SQLite's code, extended codes included."""
         raised = sqlite3.OperationalError("broken")
         raised.sqlite_errorcode = code
-        with pytest.raises(error), database.translated("test"):
+        with pytest.raises(error), translating.translated("test"):
             raise raised
 
     def test_a_deleted_user_leaves_no_row(self, store, path):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
 import os
 import sqlite3
@@ -27,24 +26,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memkit_core.errors import (
-    BackendError,
-    BackendTimeoutError,
-    BackendUnavailableError,
-    ClosedError,
-    ConfigError,
-    SchemaError,
-)
+from memkit_core.errors import BackendTimeoutError, BackendUnavailableError, ClosedError
 from memkit_core.locks import ProcessLock, ThreadLock
 from memkit_core.ports import VectorSpace
+from memkit_core.stores.sqlite.places import check_place, check_sqlite_version
 from memkit_core.stores.sqlite.schema import version
+from memkit_core.stores.sqlite.translating import translated
 
 _log = logging.getLogger("memkit.sqlite")
-
-OLDEST_SQLITE = (3, 40, 0)
-_NETWORK_TYPES = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "fuse.sshfs", "fuse.glusterfs", "lustre"}
-)
 
 _PAUSE = 0.001
 
@@ -364,77 +353,3 @@ def empty_log(connection: sqlite3.Connection) -> bool:
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(timeout)}")
     return not blocked
-
-
-_ERRORS: dict[int, type[BackendError]] = {
-    sqlite3.SQLITE_BUSY: BackendTimeoutError,
-    sqlite3.SQLITE_LOCKED: BackendTimeoutError,
-    sqlite3.SQLITE_FULL: BackendUnavailableError,
-    sqlite3.SQLITE_IOERR: BackendUnavailableError,
-    sqlite3.SQLITE_CANTOPEN: BackendUnavailableError,
-    sqlite3.SQLITE_READONLY: BackendUnavailableError,
-    sqlite3.SQLITE_PERM: BackendUnavailableError,
-    sqlite3.SQLITE_NOMEM: BackendUnavailableError,
-    sqlite3.SQLITE_NOTADB: SchemaError,
-    sqlite3.SQLITE_CORRUPT: SchemaError,
-    sqlite3.SQLITE_SCHEMA: SchemaError,
-}
-
-
-@contextmanager
-def translated(operation: str) -> Iterator[None]:
-    """Turn the driver's errors into memkit's; the original stays as the cause."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        known = BackendError if code is None else _ERRORS.get(code & 0xFF, BackendError)
-        text = _EXPLAINED.get(code, str(error)) if code is not None else str(error)
-        raise known(text, backend="sqlite", operation=operation) from error
-    except json.JSONDecodeError as error:
-        raise SchemaError(
-            "a stored value cannot be read; the file is damaged", backend="sqlite", operation=operation
-        ) from error
-
-
-_EXPLAINED: dict[int, str] = {
-    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; give the path of a memkit file, or of none",
-}
-
-
-def check_sqlite_version(version: tuple[int, ...]) -> None:
-    """Refuse an SQLite older than 3.40."""
-    if version < OLDEST_SQLITE:
-        raise ConfigError(
-            f"memkit needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, this Python has "
-            f"{'.'.join(map(str, version))}; use a newer Python build"
-        )
-
-
-def check_place(path: Path) -> None:
-    """Refuse a folder that is missing or lies on a network file system, where WAL is not safe."""
-    if not path.parent.is_dir():
-        raise ConfigError(f"cannot open {path}: the folder {path.parent} does not exist; create it first")
-    if path.is_dir():
-        raise ConfigError(f"cannot open {path}: it is a folder; give a file name inside it")
-    kind = _file_system(path.parent)
-    if kind in _NETWORK_TYPES:
-        raise ConfigError(
-            f"cannot open {path}: {path.parent} is on a network file system ({kind}), where SQLite's "
-            "write-ahead log can lose data; use a local folder"
-        )
-
-
-def _file_system(folder: Path) -> str | None:
-    """The type of the file system that holds `folder`, None where it cannot be told."""
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    best, kind = "", None
-    for line in mounts.splitlines():
-        left, _, right = line.partition(" - ")
-        point = left.split(" ")[4].encode().decode("unicode_escape")
-        if folder.is_relative_to(point) and len(point) >= len(best):
-            best, kind = point, right.split(" ")[0]
-    return kind

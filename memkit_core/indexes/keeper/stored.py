@@ -1,33 +1,24 @@
-"""Who may use an index, and whether it can be trusted.
-
-A keeper hands out the vector index of one vector space of a store, or None while this process cannot
-have it. An index that outlives the process is compared with the store before it is believed, and
-rebuilt from the store's vectors, with no embedding call, when anything is out of step. What it and
-the store agree on is written in a manifest beside the store's file.
-"""
+"""What the keepers of every index that outlives the process have in common."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from memkit_core.errors import BackendError, BackendUnavailableError, ClosedError, ConfigError
-from memkit_core.indexes.flat import FlatIndex
-from memkit_core.indexes.points import index_point
+from memkit_core.indexes.keeper.disk import files, space_name
+from memkit_core.indexes.keeper.port import passing
+from memkit_core.indexes.points import stored_points
 from memkit_core.indexes.verification import verify
 from memkit_core.locks import SharedLock, ThreadLock
-from memkit_core.ports import IndexPoint, VectorIndex, VectorSource, VectorSpace
+from memkit_core.ports import VectorIndex, VectorSource, VectorSpace
 
 _log = logging.getLogger("memkit.index")
 
@@ -37,115 +28,6 @@ _RETRY_SECONDS = 2.0
 
 _REBUILT_AT_ONCE = 2000
 """Vectors up to which an index is rebuilt in the call that needs it (about 0.2 s), above in a thread."""
-
-
-class IndexKeeper(Protocol):
-    """Hands out the index of one vector space. Thread-safe; raises nothing but memkit's errors."""
-
-    def index(self) -> VectorIndex | None:
-        """The index to search, verified, or None while this process cannot have it. Never waits."""
-
-    def writable(self) -> VectorIndex | None:
-        """The same, or None while another process is the one that writes it."""
-
-    def space_of(self, index: VectorIndex) -> VectorSpace | None:
-        """The vector space of an index that was handed out; None once it is out of use."""
-
-    def prepare(self, source: VectorSource) -> bool:
-        """Build the index of a space that is coming, to be found whole when it comes into use.
-
-        False where this process cannot do that; it is then built when it is needed. While it is built
-        no change may be confirmed.
-
-        Raises:
-            BackendError: it could not be built.
-        """
-
-    def drop(self, space: VectorSpace) -> bool:
-        """Delete what is kept of the index of a retired space; False while another process is the writer."""
-
-    def writing(self, index: VectorIndex, number: int) -> None:
-        """Note with the index, before the first write since it was confirmed, which change it may hold."""
-
-    def confirmed(self, index: VectorIndex, synced_through: int) -> None:
-        """Note with the index which change it and the store agree on."""
-
-    def distrust(self, index: VectorIndex, error: Exception) -> None:
-        """This index failed in use: rebuild it before one is handed out again."""
-
-    def rebuild(self) -> None:
-        """Build the index anew from the store, now; raises `BackendError` when that is not possible."""
-
-    def check_room(self) -> None:
-        """Raise `BackendUnavailableError` when there is too little room to write safely."""
-
-    def close(self) -> None:
-        """Let go of the index; safe to call twice."""
-
-
-class FlatKeeper:
-    """Keeps a `FlatIndex` in memory, filled from the store when it is first asked for."""
-
-    def __init__(self, source: VectorSource) -> None:
-        """For the index of `source`."""
-        self._source = source
-        self._index: FlatIndex | None = None
-        self._space: VectorSpace | None = None
-        self._mutex = ThreadLock()
-
-    def index(self) -> VectorIndex | None:
-        """See `IndexKeeper.index`; None only before the first vector."""
-        with self._mutex:
-            space = self._source.vectors.space()
-            if space is not None and (self._index is None or space != self._space):
-                self._index, self._space = FlatIndex(space.dimension), space
-                for points in stored_points(self._source, batch=250):
-                    self._index.upsert(points)
-            return self._index
-
-    def writable(self) -> VectorIndex | None:
-        """See `IndexKeeper.writable`: no other process can see it."""
-        return self.index()
-
-    def space_of(self, index: VectorIndex) -> VectorSpace | None:
-        """See `IndexKeeper.space_of`."""
-        with self._mutex:
-            return self._space if index is self._index else None
-
-    def prepare(self, source: VectorSource) -> bool:  # noqa: ARG002 - the port's method
-        """See `IndexKeeper.prepare`: it is filled in a moment when it is asked for."""
-        return False
-
-    def drop(self, space: VectorSpace) -> bool:  # noqa: ARG002 - the port's method
-        """See `IndexKeeper.drop`: nothing is kept."""
-        return True
-
-    def writing(self, index: VectorIndex, number: int) -> None:
-        """Nothing to note: it never outlives the process."""
-
-    def confirmed(self, index: VectorIndex, synced_through: int) -> None:
-        """Nothing to note: it never outlives the process."""
-
-    def distrust(self, index: VectorIndex, error: Exception) -> None:
-        """See `IndexKeeper.distrust`."""
-        with self._mutex:
-            if self._index is index:
-                _log.warning("the vector index failed and will be rebuilt: %s", error)
-                self._index = None
-
-    def rebuild(self) -> None:
-        """See `IndexKeeper.rebuild`."""
-        with self._mutex:
-            self._index = None
-        self.index()
-
-    def check_room(self) -> None:
-        """Memory needs no reserve on disk."""
-
-    def close(self) -> None:
-        """See `IndexKeeper.close`."""
-        if self._index is not None:
-            self._index.close()
 
 
 class StoredKeeper(ABC):
@@ -494,47 +376,6 @@ class StoredKeeper(ABC):
             "vectors": space.fingerprint,
             "synced_through": synced_through,
         }
-
-
-def passing(error: Exception) -> bool:
-    """Whether the index is whole all the same: it cannot be reached, or refuses the key, for now."""
-    return isinstance(error, ConfigError) or (isinstance(error, BackendError) and error.retryable)
-
-
-def space_name(space: VectorSpace) -> str:
-    """A file name that stands for a vector space: a digest, since a model's name may hold any character."""
-    return hashlib.blake2b(space.fingerprint.encode(), digest_size=8).hexdigest()
-
-
-@contextmanager
-def files(backend: str, operation: str) -> Iterator[None]:
-    """Turn what the file system says into memkit's error."""
-    try:
-        yield
-    except OSError as error:
-        raise BackendUnavailableError(str(error), backend=backend, operation=operation) from error
-
-
-def check_disk(home: Path, reserve: int, *, backend: str) -> None:
-    """Make the folder `home`, and refuse to write when less than `reserve` bytes are free there."""
-    with files(backend, "write"):
-        home.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(home).free
-    if free < reserve:
-        raise BackendUnavailableError(
-            f"{free // 2**20} MiB are free, {reserve // 2**20} MiB are kept in reserve; free some "
-            "space, or lower Config.disk_reserve",
-            backend=backend,
-            operation="write",
-        )
-
-
-def stored_points(source: VectorSource, *, batch: int) -> Iterator[list[IndexPoint]]:
-    """All vectors of the vector space as points, a batch at a time."""
-    after = 0
-    while rows := source.vectors.page(after=after, limit=batch):
-        after = rows[-1][0]
-        yield [index_point(record, vector) for _, record, vector in rows]
 
 
 def _close_quietly(index: VectorIndex) -> None:
