@@ -130,7 +130,7 @@ _mutex = ThreadLock()
 # By process, file, embedder, clock and settings. A forked child never looks at what it inherited.
 _shared: dict[tuple[object, ...], Parts] = {}
 
-_OF_RECALL = frozenset(
+_OF_A_MEMORY = frozenset(
     {
         "redact",
         "ranking",
@@ -144,6 +144,20 @@ _OF_RECALL = frozenset(
         "profile_max_tokens",
         "extractor",
         "judge",
+        "recall_log",
+        "max_note_chars",
+        "note_versions",
+        "index_messages",
+        "rerank_depth",
+        "rerank_seconds",
+        "queue_debounce",
+        "queue_age",
+        "queue_size",
+        "queue_concurrency",
+        "queue_retries",
+        "summary_threshold",
+        "summary_keep",
+        "summary_max_tokens",
     }
 )
 """Settings that each memory reads for itself; the others are those of the parts."""
@@ -169,7 +183,7 @@ def connect(
         Path(path).resolve(),
         (resolved.model, resolved.revision),
         clock,
-        tuple((name, value) for name, value in _settings(config) if name not in _OF_RECALL),
+        tuple((name, value) for name, value in _settings(config) if name not in _OF_A_MEMORY),
     )
     with _mutex:
         parts = _shared.get(key)

@@ -95,17 +95,20 @@ class Worker:
         with self._mutex:
             self._stopped = True
             thread = self._thread
+            if thread is None or not thread.is_alive():
+                # The events of a forked child may be locked by the parent's thread, see `start`.
+                return True
             self._hurried.set()
             self._woken.set()
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(timeout)
-            return not thread.is_alive()
-        return True
+        if thread is threading.current_thread():
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
 
     def _run(self, woken: threading.Event, hurried: threading.Event) -> None:
         next_round = time.monotonic() + self._interval
         while not self._stopped:
-            if woken.wait(self._interval):
+            if woken.wait(max(next_round - time.monotonic(), 0.0)):
                 hurried.wait(_GATHERED_SECONDS)
             woken.clear()
             whole = hurried.is_set() or time.monotonic() >= next_round

@@ -17,7 +17,7 @@ from memkit_core.chunking import ContentChunker
 from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.filters import Condition, Filter, Op, Or
-from memkit_core.inputs import checked_content
+from memkit_core.inputs import checked_content, checked_text
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import CHUNK, MemoryRecord, RecallResult
 from memkit_core.ports import Chunk, Level
@@ -101,17 +101,27 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
             "sizes or split the document"
         )
     for chunk in given:
-        checked_content(chunk.content, max_chars=config.max_content_chars)
-        if not _stands(chunk, text):
+        # Of all of them before any parent is looked at.
+        if chunk.level not in _SIZES:
             raise InvalidInputError(
-                f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
-                f"{shown(chunk.end)}"
+                f"add_document: the level of a chunk is one of {', '.join(_SIZES)}, got {shown(chunk.level)}"
             )
-        if chunk.parent is not None and not _larger(chunk, given):
-            raise InvalidInputError(
-                f"add_document: the parent of a chunk is the place of a larger one, got {shown(chunk.parent)}"
-            )
-    return list(given)
+    return [_checked(chunk, text, given, config) for chunk in given]
+
+
+def _checked(chunk: Chunk, text: str, given: Sequence[Chunk], config: Config) -> Chunk:
+    checked_content(chunk.content, max_chars=config.max_content_chars)
+    if not _stands(chunk, text):
+        raise InvalidInputError(
+            f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
+            f"{shown(chunk.end)}"
+        )
+    if chunk.parent is not None and not _larger(chunk, given):
+        raise InvalidInputError(
+            f"add_document: the parent of a chunk is the place of a larger one, got {shown(chunk.parent)}"
+        )
+    about = checked_text(chunk.context, "the context of a chunk", max_chars=config.max_content_chars)
+    return dataclasses.replace(chunk, context=about)
 
 
 def _stands(chunk: Chunk, text: str) -> bool:

@@ -88,9 +88,22 @@ class CheckedEmbedder:
 
         A model says it by a method of this name. A vector of what it does not know finds what looks alike, not what
         means the same, so the ranking listens to it less.
+
+        Raises:
+            ModelError: it failed or answered nonsense.
         """
-        knows = getattr(self._embedder, "knows", None)
-        return float(knows(text)) if callable(knows) else 1.0
+        ask = getattr(self._embedder, "knows", None)
+        if not callable(ask):
+            return 1.0
+        try:
+            share = float(ask(text))
+        except (ModelError, MissingDependencyError):
+            raise
+        except Exception as error:  # any failure of a foreign model is one documented error
+            raise ModelError(f"knows() raised {type(error).__name__}", model=self.model) from error
+        if not 0 <= share <= 1:
+            raise ModelError(f"knows() gave {share}, not a share from 0 to 1", model=self.model)
+        return share
 
     @property
     def dimension(self) -> int | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from memkit_core.config import Config
 from memkit_core.errors import ConfigError, InvalidInputError, shown
 from memkit_core.evaluation.asking import Ranked, timed, tokens_of
 from memkit_core.evaluation.comparison import Numbers, comparison_tables, mapping
@@ -40,6 +41,7 @@ TIME_AND_FUSION = (
 )
 """What is compared when nothing else is named: time constants of recency, and weights of the fusion."""
 
+_ALL = 10_000_000
 _STILL_FOUND = (Status.ACTIVE, Status.SUPERSEDED)
 _NOT_TEXT, _NOT_REPEATABLE = "kept as a hash", "asked with more than the log keeps"
 _NOT_USEFUL, _NOT_THERE = "nothing marked useful", "what was useful is gone"
@@ -100,7 +102,8 @@ def evaluate_log(
         copy = Path(folder) / "memory.db"
         with Memory.open(store, embedder="none") as original:
             original.transfer.backup(copy)
-        with Memory.open(copy, embedder=embedder, clock=clock) as memory:
+        config = Config(max_top_k=max(Config().max_top_k, counts[-1]))
+        with Memory.open(copy, config=config, embedder=embedder, clock=clock) as memory:
             memory.flush()
             return _asked_again(memory, Path(store).name, counts, given, clock, progress)
 
@@ -113,7 +116,7 @@ def _asked_again(
     clock: Clock,
     progress: Progress | None,
 ) -> LogOutcome:
-    judged = memory.upkeep.recall_log(judged=True)
+    judged = memory.upkeep.recall_log(judged=True, limit=_ALL)
     rankings, left_out, asked = rankings_of(given), Counter[str](), list[Asked]()
     for done, recall in enumerate(reversed(judged), 1):
         useful = _still_there(memory, recall, useful=True)
@@ -251,7 +254,7 @@ def _advice(seen: LogOutcome) -> str:
 
 def log_tables(numbers: Numbers) -> list[Table | Text]:
     """What `log_summary` returned, for people: to be printed in order, at most 80 columns wide."""
-    counts, digits = mapping(numbers["counts"]), mapping(numbers["bootstrap"])["seed"]
+    counts, seed = mapping(numbers["counts"]), mapping(numbers["bootstrap"])["seed"]
     lines = [
         str(numbers["dataset"]),
         f"{counts['judged']} recalls with feedback, {counts['questions']} asked again",
@@ -262,4 +265,4 @@ def log_tables(numbers: Numbers) -> list[Table | Text]:
     shown_parts: list[Table | Text] = [Text("\n".join(lines))]
     if counts["questions"]:
         shown_parts += comparison_tables(numbers)
-    return [*shown_parts, Text(str(numbers["advice"])), Text(f"{numbers['date']}, seed {digits}")]
+    return [*shown_parts, Text(str(numbers["advice"])), Text(f"{numbers['date']}, seed {seed}")]

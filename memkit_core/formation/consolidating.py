@@ -43,13 +43,15 @@ class Consolidation:
         *,
         dry_run: bool,
         changed: Callable[[], None],
+        progress: Callable[[], object] | None = None,
     ) -> None:
-        """Judge with `judge`; `changed` is called after memories were changed."""
+        """Judge with `judge`; `changed` is called after memories were changed, `progress` before it is asked."""
         self._store = store
         self._clock = clock
         self._judge = judge
         self._dry_run = dry_run
         self._changed = changed
+        self._progress = progress
         self._name = str(getattr(judge, "name", type(judge).__name__))
         self._decisions: list[Decision] = []
         self._undecided = 0
@@ -116,6 +118,8 @@ class Consolidation:
                 new = standing[new.id]
 
     def _asked(self, new: MemoryRecord, olds: Sequence[MemoryRecord]) -> Sequence[Judgement | None]:
+        if self._progress is not None:
+            self._progress()
         try:
             answer = list(self._judge(new, olds))
         except ModelError as error:

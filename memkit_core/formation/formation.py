@@ -119,7 +119,7 @@ class Formation:
 
         `memory.upkeep` does it as part of the periodic work when `Config.extractor` is set. Where a message
         arrives while a session is read, what was found in the last part is dropped: the session is due
-        again once it is idle. `progress` is called before each part of a session.
+        again once it is idle. `progress` is called before each part of a session and each question to the judge.
         """
         extract, decide = self._chosen(extractor, judge)
         if progress is not None and not callable(progress):
@@ -127,8 +127,9 @@ class Formation:
         roles = (Role.USER, Role.ASSISTANT) if checked_bool(assistant, "run_due: assistant") else (Role.USER,)
         reports = []
         for session in self.due(idle_seconds=idle_seconds):
-            run = Run(self._shop, session, _target(session, None), extract, decide, roles, cancel=True)
-            reports.append(run.all(progress))
+            into = _target(session, None)
+            run = Run(self._shop, session, into, extract, decide, roles, cancel=True, progress=progress)
+            reports.append(run.all())
         return reports
 
     def _chosen(self, extractor: Extractor | None, judge: Judge | None) -> tuple[Extractor, Judge]:

@@ -74,7 +74,10 @@ class Workshop:
 
 
 class Run:
-    """One run over one session; with `cancel` it keeps nothing of a batch during which a message came."""
+    """One run over one session; with `cancel` it keeps nothing of a batch during which a message came.
+
+    `progress` is called before each batch, and before each question to the judge.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class Run:
         roles: tuple[Role, ...],
         *,
         cancel: bool,
+        progress: Callable[[], object] | None = None,
     ) -> None:
         self._shop = shop
         self._session = session
@@ -94,18 +98,19 @@ class Run:
         self._judge = judge
         self._roles = roles
         self._cancel = cancel
+        self._progress = progress
         self._report = FormationReport(session=session)
         self._errors: list[str] = []
 
-    def all(self, progress: Callable[[], object] | None = None) -> FormationReport:
-        """Read all that is new; `progress` is called before each batch."""
+    def all(self) -> FormationReport:
+        """Read all that is new."""
         self._shop.settle(self._session)
         place = self._finish(self._shop.cursors.get(self._session))
         unread = list(self._shop.cursors.unread(self._session, place.position))
         end = unread[-1].position if unread else None
         for batch in self._batches(unread):
-            if progress is not None:
-                progress()
+            if self._progress is not None:
+                self._progress()
             found = self._found(batch)
             if found is None and self._report.postponed:
                 break
@@ -241,7 +246,7 @@ class Run:
         shop = self._shop
         new = {record.id for record in written if record.version == 1 and record.key is None}
         consolidation = Consolidation(
-            shop.store, shop.clock, self._judge, dry_run=False, changed=shop.changed
+            shop.store, shop.clock, self._judge, dry_run=False, changed=shop.changed, progress=self._progress
         )
         if new:
             decided = consolidation.run(into, only=new)

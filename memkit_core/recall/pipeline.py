@@ -100,13 +100,13 @@ class Recall:
 
     def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
-        vector, space = self._embedded(query, model, missing)
+        vector, space, ranking = self._embedded(query, model, missing)
         found = [self._found(query, target, vector, space, missing) for target in query.targets]
         found = [one for one in found if one.candidates]
         if not found:
             return RecallResult(missing=frozenset(missing))
         pool = _pool(query, found)
-        scored = score_pool(pool, _trusting(query, model))
+        scored = score_pool(pool, ranking)
         taken, truncated = self._taken(query, found, pool, scored)
         cosines = {} if vector is None else self._cosines(query, vector, space, found, taken)
         hits = [_hit(one, pool, scored, cosines.get(one.row)) for one in taken]
@@ -135,18 +135,20 @@ class Recall:
 
     def _embedded(
         self, query: RecallQuery, model: CheckedEmbedder, missing: set[str]
-    ) -> tuple[Vector | None, VectorSpace | None]:
-        """The vector of the query and the space it is of."""
+    ) -> tuple[Vector | None, VectorSpace | None, Ranking]:
+        """The vector of the query, the space it is of, and the weights as far as its model knows the text."""
         if query.ranking.dense <= 0:
-            return None, None
+            return None, None, query.ranking
         if query.vector is not None:
-            return query.vector, query.vector_space or self._indexer.compared_with(query.vector)
+            space = query.vector_space or self._indexer.compared_with(query.vector)
+            return query.vector, space, query.ranking
         try:
-            return model.embed_query(query.text), model.space()
+            vector, known = model.embed_query(query.text), max(model.knows(query.text), _LEAST_KNOWN)
+            return vector, model.space(), _trusting(query.ranking, known)
         except ModelError:
             # Documented degradation: the keyword leg answers, the result says what was missing.
             missing.add("dense")
-            return None, None
+            return None, None, query.ranking
 
     def _found(
         self,
@@ -223,14 +225,9 @@ class Recall:
         return cosines
 
 
-def _trusting(query: RecallQuery, model: CheckedEmbedder) -> Ranking:
-    """The weights of the query: the dense leg counts for as much as its model knows of the text."""
-    if query.vector is not None or query.ranking.dense <= 0:
-        return query.ranking
-    known = max(model.knows(query.text), _LEAST_KNOWN)
-    return (
-        query.ranking if known >= 1 else dataclasses.replace(query.ranking, dense=query.ranking.dense * known)
-    )
+def _trusting(ranking: Ranking, known: float) -> Ranking:
+    """The weights with the dense leg counting for as much as its model knows of the text."""
+    return ranking if known >= 1 else dataclasses.replace(ranking, dense=ranking.dense * known)
 
 
 def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:

@@ -323,7 +323,13 @@ class _Recalls(_Wrapper):
 
     def append(self, recalls: Sequence[LoggedRecall], *, keep: int, texts: bool) -> None:
         """See `RecallTable.append`."""
-        clean = [dataclasses.replace(one, query=self._redaction.text(one.query)) for one in recalls]
+        clean = []
+        for one in recalls:
+            try:
+                clean.append(dataclasses.replace(one, query=self._redaction.text(one.query)))
+            except ConfigError as error:
+                # Kept for later it would fail again, and stand in the way of all that is written with it.
+                _log.warning("a recall is not logged: %s", error)
         self._wrapped.append(clean, keep=keep, texts=texts)
 
 

@@ -187,6 +187,23 @@ class RecallsContract(ContractGuard):
         store.records.delete_everything()
         assert _kept(store) == []
 
+    def test_clearing_a_session_deletes_what_it_asked(self, store: RecordStore) -> None:
+        """What was asked in a session goes with it, whatever was found; other sessions' recalls stay."""
+        _fill(store)
+        other = Scope.session("other", user=ALICE)
+        append(store, TALK, [message("m")])
+        _log(
+            store,
+            _recall("talk", _hit("a"), scopes=(TALK, ALICE)),
+            _recall("other", _hit("a"), scopes=(other, ALICE)),
+            _recall("alone", _hit("a")),
+        )
+        store.log.clear(TALK)
+        assert _kept(store) == ["alone", "other"]
+        # Nothing was said in this one.
+        store.log.clear(other)
+        assert _kept(store) == ["alone"]
+
     def test_a_scope_without_records_is_deleted_too(self, store: RecordStore) -> None:
         """Who owns nothing but asked of what others own can be deleted all the same."""
         _fill(store)

@@ -60,7 +60,9 @@ class Covered:
             if position <= summary.position
         }
         found = 0
-        for message in self._stored(min(expected, default=0), summary.position):
+        # What the file's session began with may be deleted there, and stand here all the same.
+        first = 0 if self._whole else min(expected, default=0)
+        for message in self._stored(first, summary.position):
             assert message.position is not None
             if expected.get(message.position) == hash(message.id):
                 found += 1

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from memkit_core.models import (
+    MEMORIES,
     ChangeKind,
     MemoryRecord,
     Message,
@@ -294,6 +295,8 @@ class RecordLine(_Line):
 
     def row(self, spaces: dict[str, VectorSpace]) -> MovedRow:
         """The row that a store takes."""
+        if self.history and self.space != MEMORIES:
+            raise ValueError("only memories have a history")
         return MovedRecord(
             record=self._record(),
             vector_space=self._vector_space(spaces),

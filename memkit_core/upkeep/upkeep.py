@@ -322,7 +322,9 @@ class Upkeep:
 
         decide = checked_judge(self._config.judge if judge is None else judge)
         self._indexers.sync()
-        run = Consolidation(self._store, self._clock, decide, dry_run=dry_run, changed=self._changed)
+        run = Consolidation(
+            self._store, self._clock, decide, dry_run=dry_run, changed=self._changed, progress=renew
+        )
         found = scopes_with_memories(self._store.portable(), now=self._clock()) if scope is None else [scope]
         for one in found:
             if renew is not None:

@@ -143,6 +143,9 @@ class TestAdding:
             {"chunker": lambda text: one_chunk(text, parent=0)},
             {"chunker": lambda text: one_chunk(text, parent=5)},
             {"chunker": lambda text: [Chunk(content="", start=0, end=0)]},
+            {"chunker": lambda text: one_chunk(text, level="tiny")},
+            {"chunker": lambda text: one_chunk(text, context=None)},
+            {"chunker": lambda text: one_chunk(text, context=7)},
             {"context": 7},
             {"metadata": {"memkit_chunk": 1}},
             {"metadata": {"x": object()}},
@@ -154,6 +157,13 @@ class TestAdding:
         with pytest.raises(InvalidInputError):
             library.add_document(**{"text": "an owl", "id": "guide", **wrong})
         assert library.chunks("guide") == before
+
+    @pytest.mark.parametrize("memory", ["file"], indirect=True)
+    def test_what_no_file_can_hold_is_replaced_in_a_context(self, memory):
+        """The context that a chunker gives is cleaned like a text: half a character becomes U+FFFD."""
+        library = memory.documents("library", scope=ALICE)
+        (stored,) = library.add_document("an owl", chunker=lambda text: one_chunk(text, context="a\ud800"))
+        assert chunk_place(stored).context == "a\ufffd"
 
     def test_a_chunker_that_raises_changes_nothing(self, library):
         """The error of somebody's own chunker comes through, and the old document is still there."""

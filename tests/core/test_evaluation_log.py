@@ -132,6 +132,12 @@ def test_the_store_stays_as_it_is(store):
     assert (store.list_records(scope=ALICE).records, store.upkeep.recall_log()) == before
 
 
+def test_any_number_of_hits_can_be_looked_at(store):
+    """Also more than `Config.max_top_k` lets an ordinary recall give, as in `evaluate`."""
+    ask(store, "Who is the dentist?", ["dentist"])
+    assert evaluate_log(store.path, ks=(2000,), configurations=()).outcome.ks == (2000,)
+
+
 def test_what_cannot_be_asked_again_is_told(store, tmp_path, clock):
     """Recalls without text, with filters, with nothing useful or with what is gone are counted apart."""
     ask(store, "Who is the dentist?", ["dentist"], filters={"type": "fact"})

@@ -481,6 +481,36 @@ def test_consolidation_is_daily_at_its_hour(opened, clock):
     assert "consolidate" not in names(memory.upkeep.run_due())
 
 
+@pytest.mark.parametrize("job", ["consolidate", "formation"])
+def test_a_slow_judge_keeps_the_lease(opened, clock, job):
+    """It is renewed before each question to the judge, so that no second process asks the same."""
+    leases = []
+
+    def judge(_new, olds):
+        leases.append(states(memory)[job].leased_until - clock.now)
+        clock.now += timedelta(seconds=50)
+        return [None for _ in olds]
+
+    def extract(_messages):
+        return [Extracted(content=f"Alice does like the {what}") for what in drinks]
+
+    drinks = ("tea", "milk", "soup")
+    for drink in drinks:
+        opened().add(f"Alice really likes {drink}", scope=ALICE)
+        opened().add(f"Alice does like {drink}", scope=ALICE)
+    say(opened(), "what I like")
+    hour = {"consolidate_hour": 3} if job == "consolidate" else {}
+    plan = Schedule(thread=False, lease_seconds=60, idle_seconds=1, **hour)
+    memory = opened(plan, judge=judge, extractor=extract if job == "formation" else None)
+    clock.now += timedelta(seconds=2)
+    if hour:
+        memory.upkeep.run_due()
+        clock.now += timedelta(hours=3)
+    memory.upkeep.run_due()
+    assert len(leases) > 1
+    assert set(leases) == {timedelta(seconds=60)}
+
+
 def test_a_model_is_no_extractor(opened):
     """What cannot extract or judge is refused, and neither is kept where it could be read, since it may hold a key."""
 

@@ -23,6 +23,7 @@ from memkit_core import (
     InvalidInputError,
     Memory,
     Message,
+    ModelError,
     NewMemory,
     Ranking,
     RecordType,
@@ -365,6 +366,31 @@ class TestRecall:
             assert memory.recall(query, scope=ALICE)[0].record.id == "length"
             model.known = 0.0
             assert memory.recall(query, scope=ALICE)[0].record.id == "words"
+
+    @pytest.mark.parametrize(
+        "answer", [ModelError("down", model="deaf"), ValueError("odd"), float("nan"), -1, 2]
+    )
+    def test_a_model_that_cannot_say_what_it_knows_is_left_out(self, tmp_path, answer):
+        """It costs the dense leg, never the recall."""
+
+        class Deaf:
+            model, revision = "deaf", "1"
+
+            def embed_documents(self, texts):
+                return np.ones((len(texts), 2), np.float32)
+
+            def embed_query(self, _text):
+                return np.ones(2, np.float32)
+
+            def knows(self, _text):
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+        with Memory.open(tmp_path / "m.db", embedder=Deaf()) as memory:
+            memory.add("green tea", scope=ALICE)
+            result = memory.recall("tea", scope=ALICE)
+            assert (texts(result), result.missing) == (["green tea"], {"dense"})
 
     def test_the_end_of_a_long_question_counts(self, memory):
         """A whole conversation can be the query; its last words are looked up like its first."""

@@ -304,6 +304,22 @@ def test_a_logged_query_is_redacted(tmp_path, clock):
         assert not any(SECRET.encode() in file.read_bytes() for file in path.rglob("*") if file.is_file())
 
 
+def test_a_query_that_cannot_be_redacted_is_not_logged(tmp_path, clock):
+    """It stands in the way of nothing: other recalls are logged, and the user can be deleted."""
+
+    def redact(text):
+        return text if "boom" not in text else 1 / 0
+
+    config = Config(recall_log=RecallLog(), redact=redact, disk_reserve=1)
+    with Memory.open(tmp_path / "m.db", config=config, clock=clock) as memory:
+        memory.add("I like green tea.", scope=ALICE)
+        memory.recall("boom tea", scope=ALICE)
+        memory.recall("green tea", scope=ALICE)
+        assert [one.query for one in kept(memory)] == ["green tea"]
+        memory.recall("boom tea", scope=ALICE)
+        assert memory.delete(scope=ALICE).records == 1
+
+
 # ------------------------------------------------------------------ waiting to be written
 
 

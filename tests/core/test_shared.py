@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from memkit_core import BackendUnavailableError, ClosedError, Config, Memory, Ranking, Scope
+from memkit_core import BackendUnavailableError, ClosedError, Config, Memory, Ranking, RecallLog, Scope
 
 ALICE = Scope.user("alice")
 DENSE = Ranking(keyword=0.0)
@@ -113,6 +113,21 @@ def test_two_objects_of_one_model(tmp_path):
         assert one.upkeep.reindex() == 2
     with Memory.open(tmp_path / "m.db", embedder=Letters()) as again:
         assert again.capabilities.index
+
+
+@pytest.mark.parametrize(
+    "setting", [{"recall_log": RecallLog()}, {"queue_size": 7}, {"summary_keep": 2}, {"max_note_chars": 10}]
+)
+def test_settings_of_a_memory_alone_part_no_two(tmp_path, setting):
+    """What each memory does for itself, such as logging recalls, costs no other one the index."""
+    with (
+        Memory.open(tmp_path / "m.db", config=Config(**setting)) as one,
+        Memory.open(tmp_path / "m.db") as two,
+    ):
+        one.add("The tent is green.", scope=ALICE)
+        for memory in (one, two):
+            assert found(memory) == (["The tent is green."], set())
+            assert memory.capabilities.index
 
 
 def test_who_holds_the_index_is_said_rightly(tmp_path):

@@ -326,6 +326,16 @@ BAD_LINES = {
     "unknown vector space": (changed(vector_space="nobody|1|4"), "vector space"),
     "no vector space": (changed(vector_space=None), "vector space"),
     "version 0": (changed(version=0), "version"),
+    "history of a document": (
+        changed(
+            space="documents:x",
+            history=[
+                {"version": 1, "kind": "updated", "at": "2026-01-01T00:00:00Z", "before": {"content": "x"}}
+                | {"dropped": {}, "others": []}
+            ],
+        ),
+        "only memories have a history",
+    ),
     "a second header": (
         lambda _: json.dumps(
             {"kind": "header", "format": "", "version": 1, "store": "", "watermark": "", "after": None}

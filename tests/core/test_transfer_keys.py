@@ -181,7 +181,7 @@ def test_an_increment_brings_a_summary(two):
     assert lines(one) == lines(two)
 
 
-@pytest.mark.parametrize("change", ["replaced", "deleted", "elsewhere"])
+@pytest.mark.parametrize("change", ["replaced", "deleted", "elsewhere", "shorter"])
 def test_a_summary_of_other_messages_stays_away(summarised, clock, change):
     """What a message said before it was changed here does not come back as part of a summary."""
     one, two = summarised
@@ -192,6 +192,11 @@ def test_a_summary_of_other_messages_stays_away(summarised, clock, change):
     elif change == "deleted":
         two.sessions.clear(scope=TALK)
         say(two, ("other", "Something else."))
+    elif change == "shorter":
+        # It never knew what the session began with, which still stands here.
+        one.sessions.delete(["m0", "m1"], scope=TALK)
+        one.summaries.update(scope=TALK, threshold=100)
+        text = exported(one)
     else:
         one.sessions.clear(scope=TALK)
         say(one, *((f"n{n}", f"The word {n} is secret.") for n in range(40)))

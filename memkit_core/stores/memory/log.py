@@ -23,6 +23,7 @@ from memkit_core.models import (
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
+from memkit_core.stores.memory.recalls import forget_scopes
 from memkit_core.stores.memory.state import Conversation, Prepared, State, prepared
 from memkit_core.stores.memory.values import forget_values
 from memkit_core.stores.titles import changed_session
@@ -250,7 +251,11 @@ def forget_messages(state: State, session: Scope, ids: Sequence[str]) -> DeleteR
 
 
 def forget_sessions(state: State, chosen: Callable[[Scope], bool]) -> DeleteReceipt:
-    """Delete the chosen sessions with their messages and summaries, not their turns; counts them."""
+    """Delete the chosen sessions with their messages and summaries, not their turns; counts them.
+
+    Recalls that named one of the chosen scopes go too.
+    """
+    forget_scopes(state, chosen)
     messages = sessions = summaries = 0
     for user, logs in list(state.conversations.items()):
         for session in [one for one in logs if chosen(one)]:

@@ -39,7 +39,6 @@ from memkit_core.stores.checks import check_scopes, checked_given, other_space
 from memkit_core.stores.cursors import check_order, read_cursor, write_cursor
 from memkit_core.stores.memory.deciding import InMemoryView, apply_steps
 from memkit_core.stores.memory.log import forget_sessions
-from memkit_core.stores.memory.recalls import forget_scopes
 from memkit_core.stores.memory.state import Prepared, Row, State, copied, kept, prepared
 from memkit_core.stores.memory.values import forget_values
 from memkit_core.stores.succession import check_slot
@@ -262,7 +261,6 @@ class InMemoryRecords:
             [row for (scope, _, _), row in self._state.rows.items() if chosen(scope)]
         )
         logs = forget_sessions(self._state, chosen)
-        forget_scopes(self._state, chosen)
         values = forget_values(self._state, lambda scope, _kind, _key: chosen(scope))
         return dataclasses.replace(
             removed,

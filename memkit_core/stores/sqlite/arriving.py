@@ -42,6 +42,7 @@ from memkit_core.stores.sqlite.log import (
     read_message,
     read_session,
 )
+from memkit_core.stores.sqlite.recalls import forget_scope
 from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, delete_values
 from memkit_core.stores.sqlite.rows import INSERT_CHANGE, SELECT_RECORD, change_values, read_record
 from memkit_core.stores.sqlite.scopes import (
@@ -330,6 +331,7 @@ class _Arrivals:
             return DeleteReceipt()
         space, row_id, _ = named
         if row.kind is RowKind.SESSION:
+            forget_scope(self._connection, scope)
             return delete_sessions(self._connection, [scope_id])
         if row.kind is RowKind.SUMMARY:
             sql = "DELETE FROM summaries WHERE scope_id = ?"

@@ -15,6 +15,7 @@ from memkit_core.ports import RowKind
 from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.recalls import forget_scope
 from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
@@ -173,6 +174,7 @@ class SQLiteLog:
     def clear(self, session: Scope) -> DeleteReceipt:
         """See `MessageLog.clear`."""
         with self._database.write("clear session") as connection:
+            forget_scope(connection, session)
             scope_id = find_scope(connection, session)
             return DeleteReceipt() if scope_id is None else delete_sessions(connection, [scope_id])
 
