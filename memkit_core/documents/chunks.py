@@ -17,7 +17,7 @@ from memkit_core.chunking import ContentChunker
 from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.filters import Condition, Filter, Op, Or
-from memkit_core.inputs import checked_content
+from memkit_core.inputs import checked_content, checked_enum, checked_text
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import CHUNK, MemoryRecord, RecallResult
 from memkit_core.ports import Chunk, Level
@@ -85,7 +85,7 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
 
     Raises:
         InvalidInputError: no chunker, or one that gave no chunks of this text, or more than one call
-            may write, or one too long to be stored.
+            may write, or one that cannot be stored.
         MissingDependencyError: the extra `chunking` is not installed.
     """
     chosen = ContentChunker(chunker) if isinstance(chunker, str) else chunker
@@ -100,18 +100,27 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
             f"add_document: at most {config.max_batch} chunks of one document, got {len(given)}; choose larger "
             "sizes or split the document"
         )
-    for chunk in given:
-        checked_content(chunk.content, max_chars=config.max_content_chars)
+    most = config.max_content_chars
+    chunks = [
+        dataclasses.replace(
+            chunk,
+            content=checked_content(chunk.content, max_chars=most),
+            context=checked_text(chunk.context, "the context of a chunk", max_chars=most),
+            level=checked_enum(Level, chunk.level, "the level of a chunk"),
+        )
+        for chunk in given
+    ]
+    for chunk in chunks:
         if not _stands(chunk, text):
             raise InvalidInputError(
                 f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
                 f"{shown(chunk.end)}"
             )
-        if chunk.parent is not None and not _larger(chunk, given):
+        if chunk.parent is not None and not _larger(chunk, chunks):
             raise InvalidInputError(
                 f"add_document: the parent of a chunk is the place of a larger one, got {shown(chunk.parent)}"
             )
-    return list(given)
+    return chunks
 
 
 def _stands(chunk: Chunk, text: str) -> bool:
