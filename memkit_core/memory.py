@@ -1040,8 +1040,11 @@ class Memory:
             self._settle(owner)
             receipt = self._store.records.delete_scope(owner)
         else:
-            owner = require_scope(scope, verb="delete")
-            receipt = self._store.records.delete(owner, MEMORIES, [checked_id(id)])
+            owner, one = require_scope(scope, verb="delete"), checked_id(id)
+            if self._notes is not None:
+                # As above: written later, it would tell of another memory with this id.
+                self._notes.write()
+            receipt = self._store.records.delete(owner, MEMORIES, [one])
         if not receipt.nothing:
             self._worker.wake()
         return receipt

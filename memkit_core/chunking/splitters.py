@@ -104,7 +104,7 @@ def _cuts_of_long_runs(text: str) -> Iterator[int]:
 
 
 def _grammar(language: str | None) -> object:
-    if language not in _GRAMMARS:
+    if not isinstance(language, str) or language not in _GRAMMARS:
         raise InvalidInputError(
             f"code needs its language, one of {', '.join(LANGUAGES)}; got {shown(language)}"
         )

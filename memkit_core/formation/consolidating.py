@@ -123,16 +123,19 @@ class Consolidation:
         try:
             answer = list(self._judge(new, olds))
         except ModelError as error:
-            return self._failed(olds, str(error))
+            return self._failed(olds, type(error).__name__, str(error))
         except Exception as error:  # noqa: BLE001 - a judge of the user raises what it likes; nothing is changed
-            return self._failed(olds, f"the judge raised {type(error).__name__}: {shown(str(error))}")
+            kind = f"the judge raised {type(error).__name__}"
+            return self._failed(olds, kind, f"{kind}: {shown(str(error))}")
         right = [one is None or isinstance(one, Judgement) for one in answer]
         if len(answer) != len(olds) or not all(right):
-            return self._failed(olds, f"the judge must give {len(olds)} judgements, got {shown(answer)}")
+            kind = f"the judge must give {len(olds)} judgements"
+            return self._failed(olds, kind, f"{kind}, got {shown(answer)}")
         return answer
 
-    def _failed(self, olds: Sequence[MemoryRecord], error: str) -> list[None]:
-        _log.warning("nothing was decided: %s", error)
+    def _failed(self, olds: Sequence[MemoryRecord], kind: str, error: str) -> list[None]:
+        # Without what the judge said: an error of a model may quote a memory.
+        _log.warning("nothing was decided: %s", kind)
         self._errors[error] = None
         return [None] * len(olds)
 

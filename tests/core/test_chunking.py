@@ -265,7 +265,7 @@ class TestTypes:
         assert len(chunks) > 1
         assert covered(code, chunks).strip() == ""
 
-    @pytest.mark.parametrize("language", [None, "cobol", "", 7, "os"])
+    @pytest.mark.parametrize("language", [None, "cobol", "", 7, "os", ["python"]])
     def test_code_needs_a_language_it_knows(self, language):
         """Which languages there are is told."""
         with pytest.raises(InvalidInputError, match="code needs its language, one of c, cpp, go, java"):

@@ -191,6 +191,26 @@ def test_scopes_are_never_mixed(memory):
     assert [len(active(memory, scope)) for scope in scopes] == [1, 1, 1, 1]
 
 
+def quoting(new, olds):
+    raise ValueError(f"cannot judge {new.content}")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        quoting,
+        lambda new, olds: [new.content, "and", new.content],
+        ChatJudge(lambda prompt: None),
+    ],
+)
+def test_no_log_quotes_a_memory(memory, parked, caplog, bad):
+    """What a failing judge said stands in the report alone: an error may quote what a user said."""
+    report = memory.upkeep.consolidate(scope=ALICE, judge=bad, dry_run=False)
+    assert report.errors
+    assert "nothing was decided" in caplog.text
+    assert not any(text in caplog.text for text in (OLD, NEW))
+
+
 @pytest.mark.parametrize(
     "bad",
     [

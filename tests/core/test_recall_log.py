@@ -253,6 +253,16 @@ def test_who_comes_back_has_asked_nothing(tmp_path, clock, monkeypatch):
         assert kept(memory) == []
 
 
+def test_another_memory_with_the_same_id_was_not_recalled(logging):
+    """A recall that found only a deleted memory is forgotten, also when its id is given anew at once."""
+    found = logging.recall("opens at nine", scope=ALICE, top_k=1)
+    assert logging.delete("house", scope=ALICE).records == 1
+    logging.add("Alice has a house by the sea.", scope=ALICE, id="house")
+    assert kept(logging) == []
+    with pytest.raises(RecordNotFoundError):
+        logging.feedback(found.recall_id, "house", scope=ALICE)
+
+
 def test_another_process_brings_nothing_back(tmp_path, clock):
     """What another memory still has to write of a deleted user is not written."""
     with opened(tmp_path / "m.db", clock) as memory, opened(tmp_path / "m.db", clock, keep=99) as other:
