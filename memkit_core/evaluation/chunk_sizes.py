@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from rich import box
@@ -164,20 +162,20 @@ def compare_chunk_sizes(
     if not chunkers:
         raise InvalidInputError("compare_chunk_sizes: give at least one size")
     asked = [question for question in dataset.questions if _can_score(question)]
-    with tempfile.TemporaryDirectory(prefix="memkit-eval-", ignore_cleanup_errors=True) as folder:
-        config = Config(max_top_k=max(Config().max_top_k, counts[-1]))
-        with Memory.open(Path(folder) / "memory.db", config=config, embedder=embedder, clock=clock) as memory:
-            report = progress or _silent
-            rows = [_Run(memory, chunker, dataset, asked, counts, report).row() for chunker in chunkers]
-            return ChunkComparison(
-                dataset=dataset.name,
-                date=clock(),
-                embedder=memory.capabilities.embedding_model,
-                ks=counts,
-                overlap=overlap,
-                questions=len(asked),
-                rows=tuple(rows),
-            )
+    config = Config(max_top_k=max(Config().max_top_k, counts[-1]))
+    # Without a file: nothing is kept, and thousands of small documents wait for no disk.
+    with Memory.open(":memory:", config=config, embedder=embedder, clock=clock) as memory:
+        report = progress or _silent
+        rows = [_Run(memory, chunker, dataset, asked, counts, report).row() for chunker in chunkers]
+        return ChunkComparison(
+            dataset=dataset.name,
+            date=clock(),
+            embedder=memory.capabilities.embedding_model,
+            ks=counts,
+            overlap=overlap,
+            questions=len(asked),
+            rows=tuple(rows),
+        )
 
 
 def _can_score(question: Question) -> bool:
