@@ -17,6 +17,7 @@ from benchmarks.processes import measured_apart
 from benchmarks.records import measured_records, write_vectors
 from benchmarks.reembedding import measured_reembedding
 from benchmarks.report import show
+from benchmarks.turns import measured_turns
 
 _USERS = 10
 
@@ -43,6 +44,7 @@ def main() -> int:
         lines = [
             *measured_apart(plan),
             *measured_records(plan),
+            *measured_turns(plan),
             *measured_history(plan),
             *measured_moving(plan),
             *measured_deleting(plan),
