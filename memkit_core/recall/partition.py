@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memkit_core.indexes.checks import dots, unit, unit_matrix
 from memkit_core.locks import ThreadLock
 from memkit_core.models import RecordType, Status
+from memkit_core.recall.columns import COLUMNS, Chosen, Columns, Speakers, column_values
 from memkit_core.recall.query import Found
 from memkit_core.stores.keyword_scores import average_length, term_scores, term_weights
 from memkit_core.times import to_ms
@@ -38,6 +39,7 @@ _TYPES = {kind.value: place for place, kind in enumerate(RecordType)}
 _WAITING, _EMPTY, _EMBEDDED = 0, 1, 2
 _COLUMNS = np.dtype(
     [
+        *COLUMNS,
         ("row", np.int64),
         ("scope", np.int32),
         ("status", np.int8),
@@ -46,7 +48,6 @@ _COLUMNS = np.dtype(
         ("expires", np.int64),
         ("from", np.int64),
         ("until", np.int64),
-        ("length", np.int64),
     ]
 )
 _POSTINGS_A_ROW = 32
@@ -82,6 +83,7 @@ class PartitionCopy:
         # Longer than the rows, so that a new one need not move all.
         self._vectors: Matrix = np.zeros((0, 0), np.float32)
         self._scopes: dict[bytes, int] = {}
+        self._speakers: Speakers = {}
         self._documents = self._total = 0
         self._terms: dict[str, _Term] = {}
         self._postings = 0
@@ -137,7 +139,8 @@ class PartitionCopy:
 
     def _remove(self, present: Ints) -> None:
         kept = np.flatnonzero(np.isin(self._columns["row"], present, assume_unique=True))
-        self._candidates = self._among_all(kept)
+        # A new list: a recall that is not done yet goes on with the places of the old one.
+        self._candidates = [self._candidates[place] for place in kept.tolist()]
         self._columns, self._vectors = self._columns[kept], self._vectors[kept]
 
     def _append(self, rows: Sequence[PartitionRow]) -> None:
@@ -155,6 +158,7 @@ class PartitionCopy:
         self._candidates[place:end] = [row.candidate for row in rows]
         self._columns[place:end] = [
             (
+                *column_values(row.candidate, self._speakers),
                 row.candidate.row,
                 self._scopes.setdefault(row.scope, len(self._scopes)),
                 _STATUSES[row.status],
@@ -163,7 +167,6 @@ class PartitionCopy:
                 _NEVER if row.expires_at is None else row.expires_at,
                 row.held_from,
                 _NEVER if row.held_until is None else row.held_until,
-                row.candidate.length,
             )
             for row in rows
         ]
@@ -209,7 +212,9 @@ class PartitionCopy:
         chosen = np.flatnonzero(among)
         return Found(
             target=target,
-            candidates=self._among_all(chosen),
+            candidates=Chosen(self._candidates, chosen),
+            columns=self._columns[chosen],
+            speakers=tuple(self._speakers),
             keyword=np.where(by_words, keyword, 0.0)[chosen],
             cosine=np.where(by_vector, np.nan if cosine is None else cosine, np.nan)[chosen],
             counts=self._counts(terms, chosen) if query.counted else None,
@@ -259,24 +264,21 @@ class PartitionCopy:
     def _neighbours(self, chosen: NDArray[np.intp], radius: int) -> NDArray[np.intp]:
         """The places of the turns up to `radius` positions beside a chosen one in its session."""
         if self._turns is None:
-            keys = np.array([_turn(one.session, one.position) for one in self._candidates], np.int64)
+            keys = _turns(self._columns)
             order = np.argsort(keys)
             self._turns = keys[order], order
         keys, order = self._turns
-        turns = np.array([_turn(one.session, one.position) for one in self._among_all(chosen)], np.int64)
         steps = np.array([step for step in range(-radius, radius + 1) if step], np.int64)
-        wanted = (turns[:, np.newaxis] + steps).ravel()
+        wanted = (_turns(self._columns[chosen])[:, np.newaxis] + steps).ravel()
         found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         beside: NDArray[np.intp] = order[found[keys[found] == wanted]]
         return beside
 
-    def _among_all(self, chosen: NDArray[np.intp]) -> list[Candidate]:
-        return [self._candidates[place] for place in chosen.tolist()]
 
-
-def _turn(session: int, position: int) -> int:
-    """One number for a turn, the next of its session following it; sessions are far apart."""
-    return (session << 32) + position
+def _turns(columns: Columns) -> Ints:
+    """A number for each turn, the next of its session following it; sessions are far apart."""
+    numbers: Ints = (columns["session"] << 32) + columns["position"]
+    return numbers
 
 
 def _chosen(places: Mapping[str, int], wanted: Sequence[str]) -> Bools:

@@ -8,21 +8,22 @@ answer often stands beside the turn that shares words with the question. What is
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memkit_core.errors import ModelError
 from memkit_core.models import (
     MEMORIES,
     MemoryRecord,
     RecallResult,
-    Role,
     ScoredRecord,
     Signals,
     Target,
@@ -37,8 +38,6 @@ from memkit_core.recall.ranking import (
     Pool,
     Scored,
     by_other_speaker,
-    ends_in_question,
-    is_person,
     score_pool,
 )
 from memkit_core.recall.stored import StoredLegs
@@ -170,7 +169,7 @@ class Recall:
         self, query: RecallQuery, found: Sequence[Found], pool: Pool, scored: Scored
     ) -> tuple[list[_Taken], bool]:
         """What becomes hits, best first, and whether there was more."""
-        places = [(one.target, candidate.point) for one in found for candidate in one.candidates]
+        ends = np.cumsum([len(one.candidates) for one in found]).tolist()
         # What a leg found stays, however low; a turn that only stands beside one must score.
         stays = (scored.score > 0) | (pool.keyword > 0) | ~np.isnan(pool.cosine)
         order = np.argsort(-scored.score, kind="stable")
@@ -181,7 +180,8 @@ class Recall:
         while ahead < len(order) and len(taken) < query.top_k:
             chosen = order[ahead : ahead + query.top_k].tolist()
             ahead += len(chosen)
-            records = self._fetched([places[row] for row in chosen])
+            places = {row: _place(found, ends, row) for row in chosen}
+            records = self._fetched(list(places.values()))
             for row in chosen:
                 target, point = places[row]
                 record = records.get(point)
@@ -231,23 +231,33 @@ def _trusting(ranking: Ranking, known: float) -> Ranking:
 
 
 def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
-    columns = zip(*(candidate for one in found for candidate in one.candidates), strict=True)
-    _, _, length, importance, since, session, position, speaker, role, ending = columns
+    def column(name: str) -> NDArray[Any]:
+        return np.concatenate([one.columns[name] for one in found])
+
     counts = [one.counts for one in found if one.counts is not None]
+    session, since = column("session"), column("since")
     return Pool(
         keyword=np.concatenate([one.keyword for one in found]),
         cosine=np.concatenate([one.cosine for one in found]),
         # Only what surrounds a turn is counted.
         counts=np.concatenate(counts) if counts else np.zeros((len(since), 0)),
-        totals=np.array(length, np.float64),
-        session=np.array(session, np.int64),
-        position=np.array(position, np.int64),
-        other_speaker=_other_speaker(query.text, speaker),
-        asks=_asking(session, speaker, role, ending),
-        dated=_dated(query.text, since),
-        age_days=(to_ms(query.asked_at) - np.array(since, np.float64)) / _DAY_MS,
-        importance=np.array(importance, np.float64),
+        totals=column("length").astype(np.float64),
+        session=session,
+        position=column("position"),
+        other_speaker=_other_speaker(query.text, found),
+        # What a person asks an assistant tells about the person; between people the answer comes next.
+        asks=column("asks") & ~np.isin(session, np.unique(session[column("assistant")])),
+        dated=_dated(query.text, since.tolist()),
+        age_days=(to_ms(query.asked_at) - since.astype(np.float64)) / _DAY_MS,
+        importance=column("importance"),
     )
+
+
+def _place(found: Sequence[Found], ends: Sequence[int], row: int) -> tuple[Target, bytes]:
+    """Whose a row of the pool is, and its point."""
+    number = bisect.bisect_right(ends, row)
+    one = found[number]
+    return one.target, one.candidates[row - ends[number]].point
 
 
 def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID]]:
@@ -280,30 +290,20 @@ def _repeats(one: _Taken, taken: list[_Taken], known: dict[tuple[str, str], int]
     return True
 
 
-def _other_speaker(text: str, speakers: Sequence[str | None]) -> Bools:
-    names = {speaker: keyword_terms(speaker) for speaker in set(speakers) if speaker is not None}
+def _other_speaker(text: str, found: Sequence[Found]) -> Bools:
+    spoke = [np.unique(one.columns["speaker"]).tolist() for one in found]
+    speakers = {one.speakers[number] for one, numbers in zip(found, spoke, strict=True) for number in numbers}
+    names = {speaker: keyword_terms(speaker) for speaker in speakers if speaker is not None}
     if not names:
-        return np.zeros(len(speakers), bool)
-    return by_other_speaker(keyword_terms(text), speakers, names)
-
-
-def _asking(
-    sessions: Sequence[int],
-    speakers: Sequence[str | None],
-    roles: Sequence[str | None],
-    endings: Sequence[str],
-) -> Bools:
-    people = {speaker for speaker in set(speakers) if is_person(speaker)}
-    if not people:
-        return np.zeros(len(sessions), bool)
-    # What a person asks an assistant tells about the person; between people the answer comes next.
-    turns = zip(sessions, roles, strict=True)
-    assisted = {session for session, role in turns if role == Role.ASSISTANT}
-    asks = [
-        speaker in people and session not in assisted and ends_in_question(ending, speaker)
-        for session, speaker, ending in zip(sessions, speakers, endings, strict=True)
-    ]
-    return np.array(asks, bool)
+        return np.zeros(sum(len(one.candidates) for one in found), bool)
+    asked = keyword_terms(text)
+    return np.concatenate(
+        [
+            # Those of whom nothing was found have no name here, and are marked for nobody.
+            by_other_speaker(asked, one.speakers, names)[one.columns["speaker"]]
+            for one in found
+        ]
+    )
 
 
 def _dated(text: str, since: Sequence[int]) -> Floats:

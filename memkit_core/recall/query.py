@@ -14,6 +14,7 @@ from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
 from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.recall.as_of import held_at
+from memkit_core.recall.columns import Columns, columns_of
 from memkit_core.recall.finishing import Finish
 from memkit_core.recall.ranking import Floats
 from memkit_core.recall.weights import Ranking
@@ -99,7 +100,9 @@ class Found:
 
     Attributes:
         target: whose they are.
-        candidates: what ranking needs of each.
+        candidates: what the store says of each.
+        columns: `(n,)` what ranking reads of each.
+        speakers: the names by their numbers in `columns`.
         keyword: `(n,)` BM25, 0 for what the keyword leg did not bring.
         cosine: `(n,)`, NaN for what the dense leg did not bring.
         counts: `(n, t)` how often each of the `t` terms of the query is in each; None unless asked for.
@@ -108,6 +111,8 @@ class Found:
 
     target: Target
     candidates: Sequence[Candidate]
+    columns: Columns
+    speakers: Sequence[str | None]
     keyword: Floats
     cosine: Floats
     counts: Floats | None = None
@@ -118,4 +123,13 @@ class Found:
         """What is found where there are no rows; with counts of `terms` if given."""
         none = np.zeros(0)
         counts = None if terms is None else np.zeros((0, len(terms)))
-        return cls(target=target, candidates=(), keyword=none, cosine=none, counts=counts, compared=none)
+        return cls(
+            target=target,
+            candidates=(),
+            columns=columns_of((), {}),
+            speakers=(),
+            keyword=none,
+            cosine=none,
+            counts=counts,
+            compared=none,
+        )

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import numpy as np
 
+from memkit_core.recall.columns import Speakers, columns_of
 from memkit_core.recall.query import Found
 
 if TYPE_CHECKING:
@@ -68,9 +69,12 @@ class StoredLegs:
         candidates = sorted(known.values(), key=_row)
         if excluded:
             candidates = [candidate for candidate in candidates if candidate.point not in excluded]
+        speakers: Speakers = {}
         return Found(
             target=target,
             candidates=candidates,
+            columns=columns_of(candidates, speakers),
+            speakers=tuple(speakers),
             keyword=np.array([keyword.get(one.point, 0.0) for one in candidates]),
             cosine=np.array([cosine.get(one.point, math.nan) for one in candidates]),
             counts=self._store.keywords.counts(target, query.text, candidates) if query.counted else None,
