@@ -31,6 +31,7 @@ from memkit_core.times import Clock, utc_now
 DECISIVE_K = 5
 """The winner is the size with the highest recall at this k."""
 
+_LAST = "last"
 _COVERED = 0.5
 _FLUSH_SECONDS = 600.0
 _DIGITS = 4
@@ -265,7 +266,10 @@ class _Run:
         for conversation, talks in self._talks.items():
             documents = self._documents(conversation)
             for talk in talks.values():
-                chunks += len(documents.add_document(talk.text, id=talk.name, chunker=self._chunker))
+                last = {_LAST: talk.lines[-1].place}
+                chunks += len(
+                    documents.add_document(talk.text, id=talk.name, chunker=self._chunker, metadata=last)
+                )
                 done += 1
                 self._progress(f"cutting {self._size}", done, total)
         if not self._memory.flush(timeout=_FLUSH_SECONDS):
@@ -284,15 +288,13 @@ class _Run:
         before = next((n for n, turn in enumerate(turns) if turn.turn_id == question.before_turn_id), None)
         if before is None:
             return None
-        whole, parts = list[JsonValue](), list[Filter]()
+        parts: list[Filter] = [Condition(("metadata", _LAST), Op.LT, before)]
         for talk in self._talks[question.conversation_id].values():
-            cut = next((line.line for line in talk.lines if line.place >= before), None)
-            if cut is None:
-                whole.append(talk.name)
-            elif cut > 0:
+            cut = next((line.line for line in talk.lines if line.place >= before), 0)
+            if cut:
                 ends = Condition(("metadata", CHUNK, "end"), Op.LTE, cut)
                 parts.append(And((Condition(("source",), Op.EQ, talk.name), ends)))
-        return Or((Condition(("source",), Op.IN, whole), *parts))
+        return Or(tuple(parts))
 
     def _ranks(self, question: Question, result: RecallResult) -> list[int | None]:
         """The rank of the chunk with which each piece of evidence was found."""
