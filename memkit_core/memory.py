@@ -136,7 +136,7 @@ class Memory:
         self._worker = Worker(parts.indexers, self._noted, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
-        self.sessions = Sessions(self._store, config, clock, changed=self._worker.wake, find=find)
+        self.sessions = Sessions(self._store, config, clock, changed=self._worker.soon, find=find)
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)
@@ -977,7 +977,7 @@ class Memory:
             model=embedding_model if own is None else own.model,
             config=self.config,
             clock=self._clock,
-            changed=self._worker.wake,
+            changed=self._worker.soon,
             redact=None if self._redaction is None else self._redaction.text,
         )
 
