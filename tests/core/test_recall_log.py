@@ -253,6 +253,19 @@ def test_who_comes_back_has_asked_nothing(tmp_path, clock, monkeypatch):
         assert kept(memory) == []
 
 
+def test_a_cleared_session_has_asked_nothing(tmp_path, clock, monkeypatch):
+    """What was asked in it, written down yet or not, does not outlive it, also when it goes on at once."""
+    with opened(tmp_path / "m.db", clock) as memory:
+        monkeypatch.setattr(memory._worker, "wake", lambda: None)
+        memory.add("I drink tea.", scope=ALICE)
+        memory.recall("my tea", scope=ALICE)
+        memory.sessions.append([Message(role=Role.USER, text="Hello.")], scope=TALK)
+        memory.recall("tea for xylophonists", scope=[TALK, ALICE])
+        memory.sessions.clear(scope=TALK)
+        memory.sessions.append([Message(role=Role.USER, text="Hello again.")], scope=TALK)
+        assert [one.query for one in kept(memory)] == ["my tea"]
+
+
 def test_another_process_brings_nothing_back(tmp_path, clock):
     """What another memory still has to write of a deleted user is not written."""
     with opened(tmp_path / "m.db", clock) as memory, opened(tmp_path / "m.db", clock, keep=99) as other:
