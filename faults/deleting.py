@@ -152,7 +152,8 @@ _TABLES = (
 def _counts(path: Path) -> tuple[int, ...]:
     """The rows of each table that hang on the user's scopes."""
     mine = "SELECT id FROM scopes WHERE path LIKE '%leaving%'"
-    of = {"history": f"seq IN (SELECT seq FROM records WHERE scope_id IN ({mine}))"}
+    # What belongs to no record any more is the user's, too.
+    of = {"history": f"seq NOT IN (SELECT seq FROM records WHERE scope_id NOT IN ({mine}))"}
     of["vectors"] = of["history"]
     with closing(sqlite3.connect(path)) as connection:
         return tuple(

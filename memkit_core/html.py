@@ -14,7 +14,8 @@ from enum import Enum
 from html import escape
 
 _LONGEST = 500
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# The last two ranges close or override the isolation that a cell is set in.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _PLACE = ' style="text-align: left; vertical-align: top; white-space: pre-wrap"'
 
 

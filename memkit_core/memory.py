@@ -136,7 +136,9 @@ class Memory:
         self._worker = Worker(parts.indexers, self._noted, interval=config.outbox_seconds)
         self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
         find = turn_finder(self._recall, config, clock)
-        self.sessions = Sessions(self._store, config, clock, changed=self._worker.soon, find=find)
+        self.sessions = Sessions(
+            self._store, config, clock, changed=self._worker.soon, find=find, settle=self._noted.write
+        )
         self.summaries = Summaries(self._store, config, clock)
         self.working = WorkingMemory(self._store, config, clock)
         self.runs = Runs(self._store, config, clock)

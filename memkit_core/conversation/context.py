@@ -229,7 +229,9 @@ def _recalled(
     # A document of the profile stands in the prompt already, and so does what it was promoted to.
     unseen: FilterLike | None = None
     if shown:
-        unseen = {"id": {"nin": [*shown]}, "promoted_from_id": {"nin": [*shown]}}
+        # Ids are of one scope: that of another kind of memory elsewhere may be the same.
+        other: FilterLike = {"or": [{"type": {"ne": RecordType.PROFILE.value}}, {"id": {"nin": [*shown]}}]}
+        unseen = {"and": [other, {"promoted_from_id": {"nin": [*shown]}}]}
     others = partial(recall, types=_OTHERS, filters=unseen)
     if wanted.include_messages:
         # What stands in the prompt already must not be found again, nor be what the rest is measured

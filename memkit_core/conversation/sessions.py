@@ -54,13 +54,18 @@ class Sessions:
         *,
         changed: Callable[[], None],
         find: FindTurns,
+        settle: Callable[[], object],
     ) -> None:
-        """Work on `store`; `changed` is called after turns were written or deleted, `find` recalls them."""
+        """Work on `store`; `changed` is called after turns were written or deleted, `find` recalls them.
+
+        `settle` writes down what was noted of recalls, so that it can be deleted.
+        """
         self._store = store
         self._config = config
         self._clock = clock
         self._changed = changed
         self._find = find
+        self._settle = settle
         self.queue = PersistQueue(self._write, config=config)
 
     def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
@@ -372,10 +377,12 @@ class Sessions:
     def clear(self, *, scope: Scope) -> DeleteReceipt:
         """Delete a session with its messages, turns, summary, working memory and run states. Idempotent.
 
+        Logged recalls that named it go too, see `Config.recall_log`.
         Memories and documents of its scope stay; `memory.delete(scope=...)` deletes those as well.
         """
         session = _session(scope, "clear")
         self.queue.settle(session, strict=True)
+        self._settle()
         receipt = self._store.log.clear(session)
         self._changed()
         return receipt

@@ -20,6 +20,7 @@ HOSTILE = (
     "&lt;b&gt; &amp; &#60;b&#62;",
     "\x00\x1b[31m red \x9b",
     "\u202e reversed",
+    "\u2069 out of its cell \u2066",
     "lone \ud800 surrogate",
     "<!-- --> <![CDATA[ x ]]>",
 )
@@ -65,7 +66,10 @@ def read(value):
 
 
 def seen(text):
-    return text.translate(dict.fromkeys((*range(9), *range(11, 32), *range(127, 160), 55296), "�"))
+    directions = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    return text.translate(
+        dict.fromkeys((*range(9), *range(11, 32), *range(127, 160), 55296, *directions), "�")
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE)

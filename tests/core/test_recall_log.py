@@ -244,7 +244,7 @@ def test_deleting_a_user_leaves_no_trace_of_what_was_asked(tmp_path, clock):
 def test_who_comes_back_has_asked_nothing(tmp_path, clock, monkeypatch):
     """What a deleted user asked is gone also when the user remembers something anew at once."""
     with opened(tmp_path / "m.db", clock) as memory:
-        monkeypatch.setattr(memory._worker, "wake", lambda: None)
+        monkeypatch.setattr(memory._worker, "soon", lambda: None)
         memory.add("The team drinks tea.", scope=TEAM)
         memory.add("I drink tea.", scope=ALICE)
         memory.recall("team", scope=[ALICE, TEAM])
@@ -261,6 +261,19 @@ def test_another_memory_with_the_same_id_was_not_recalled(logging):
     assert kept(logging) == []
     with pytest.raises(RecordNotFoundError):
         logging.feedback(found.recall_id, "house", scope=ALICE)
+
+
+def test_a_cleared_session_has_asked_nothing(tmp_path, clock, monkeypatch):
+    """What was asked in it, written down yet or not, does not outlive it, also when it goes on at once."""
+    with opened(tmp_path / "m.db", clock) as memory:
+        monkeypatch.setattr(memory._worker, "soon", lambda: None)
+        memory.add("I drink tea.", scope=ALICE)
+        memory.recall("my tea", scope=ALICE)
+        memory.sessions.append([Message(role=Role.USER, text="Hello.")], scope=TALK)
+        memory.recall("tea for xylophonists", scope=[TALK, ALICE])
+        memory.sessions.clear(scope=TALK)
+        memory.sessions.append([Message(role=Role.USER, text="Hello again.")], scope=TALK)
+        assert [one.query for one in kept(memory)] == ["my tea"]
 
 
 def test_another_process_brings_nothing_back(tmp_path, clock):

@@ -308,6 +308,20 @@ def test_the_profile_is_bounded(memory):
     assert memory.turn_context(TALK, "", max_tokens=40).profile == ""
 
 
+@pytest.mark.parametrize("include_messages", [False, True])
+def test_the_id_of_a_shown_document_hides_no_memory_of_another_scope(memory, include_messages):
+    """Ids are of one scope: what the team remembers under the same one is recalled."""
+    team = Scope.workspace("team")
+    shown = memory.profiles.add(Profile(key="diet", document={"tea": "green"}), scope=USER)
+    memory.add("The team drinks oolong tea.", scope=team, id=shown.record.id)
+    context = memory.turn_context(
+        TALK, "which tea does the team drink?", scopes=[USER, team], include_messages=include_messages
+    )
+    assert shown.record.content.splitlines()[0] in context.profile
+    assert "The team drinks oolong tea." in [hit.record.content for hit in context.hits]
+    assert shown.record not in [hit.record for hit in context.hits]
+
+
 def test_a_profile_may_be_left_out_of_prompts():
     """With a cap of 0 no document is shown, and none counts as left out."""
     with Memory.open(":memory:", config=Config(profile_max_tokens=0)) as memory:

@@ -16,7 +16,7 @@ from memkit_core.scope import Scope
 from memkit_core.sequences import chunked
 from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.recalls import forget_scope
-from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions
 from memkit_core.stores.sqlite.rows import marks
 from memkit_core.stores.sqlite.scopes import drop_unused, ensure_scope, find_scope, read_scope
 from memkit_core.stores.sqlite.tracking import bury, next_change
@@ -287,7 +287,7 @@ def delete_messages(
         ).fetchall()
         graves = [Grave(RowKind.MESSAGE, id=i) for (i,) in removed]
         bury(connection, session, [*graves, *[Grave(RowKind.SUMMARY)] * summaries])
-        receipt = summed(receipt, turns, DeleteReceipt(messages=len(removed), summaries=summaries))
+        receipt += turns + DeleteReceipt(messages=len(removed), summaries=summaries)
     connection.execute(
         "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
     )

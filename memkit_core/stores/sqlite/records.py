@@ -41,7 +41,7 @@ from memkit_core.stores.sqlite.database import Database
 from memkit_core.stores.sqlite.deciding import SQLiteView, apply_steps
 from memkit_core.stores.sqlite.filters import Parameters, compile_filter
 from memkit_core.stores.sqlite.recalls import forget_all, forget_scope
-from memkit_core.stores.sqlite.removing import delete_records, delete_sessions, summed
+from memkit_core.stores.sqlite.removing import delete_records, delete_sessions
 from memkit_core.stores.sqlite.rows import (
     CHOSEN_RECORDS,
     SELECT_CHANGE,
@@ -272,7 +272,7 @@ class SQLiteRecords:
                 for chunk in chunked(list(dict.fromkeys(ids)), _CHUNK)
             ]
             drop_unused(connection, [scope_id])
-        return summed(*receipts)
+        return sum(receipts, start=DeleteReceipt())
 
     def delete_space(self, scope: Scope, space: str) -> DeleteReceipt:
         """See `RecordTable.delete_space`."""
@@ -381,4 +381,4 @@ def _delete_scopes(connection: sqlite3.Connection, scope_ids: list[int]) -> Dele
     receipts = [
         delete_records(connection, "r.scope_id = ? AND r.space <> 'messages'", (i,)) for i in scope_ids
     ]
-    return summed(*receipts, delete_sessions(connection, scope_ids))
+    return sum(receipts, start=delete_sessions(connection, scope_ids))

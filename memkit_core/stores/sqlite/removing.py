@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sqlite3
 from collections import Counter
@@ -106,7 +105,7 @@ def delete_sessions(connection: sqlite3.Connection, scope_ids: list[int]) -> Del
             bury(connection, scope_of(connection, scope_id), graves)
         values = delete_values(connection, "scope_id = ?", (scope_id,))
         own = DeleteReceipt(messages=len(messages), sessions=sessions, summaries=summaries)
-        receipt = summed(receipt, turns, values, own)
+        receipt += turns + values + own
     drop_unused(connection, scope_ids)
     return receipt
 
@@ -129,13 +128,3 @@ def delete_values(
         bury(connection, scope_of(connection, scope_id), those)
     kinds = [kind for kind, _, _ in gone]
     return DeleteReceipt(notes=kinds.count(NOTES), runs=kinds.count(RUNS))
-
-
-def summed(*receipts: DeleteReceipt) -> DeleteReceipt:
-    """One receipt for several deletes."""
-    return DeleteReceipt(
-        **{
-            field.name: sum(getattr(receipt, field.name) for receipt in receipts)
-            for field in dataclasses.fields(DeleteReceipt)
-        }
-    )
