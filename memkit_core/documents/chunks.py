@@ -191,15 +191,22 @@ def in_order(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
 def with_parents(
     result: RecallResult, get: Callable[[Sequence[str]], Sequence[MemoryRecord]]
 ) -> RecallResult:
-    """The same hits, each with the larger chunk it was cut from, which `get` gives by its id."""
+    """The same hits, each with the larger chunk it was cut from, which `get` gives by its id.
+
+    Without it where its document was replaced meanwhile.
+    """
     places = [chunk_place(hit.record) for hit in result]
     ids = [None if place is None else place.parent_id for place in places]
     found = {record.id: record for record in get([one for one in ids if one is not None])}
     hits = (
-        dataclasses.replace(hit, parent=None if one is None else found.get(one))
+        dataclasses.replace(hit, parent=_holding(hit.record, None if one is None else found.get(one)))
         for hit, one in zip(result, ids, strict=True)
     )
     return dataclasses.replace(result, hits=tuple(hits))
+
+
+def _holding(record: MemoryRecord, parent: MemoryRecord | None) -> MemoryRecord | None:
+    return parent if parent is not None and record.content in parent.content else None
 
 
 def has_several_sizes(record: MemoryRecord) -> bool:

@@ -338,6 +338,14 @@ class TestLevels:
         assert {hit.parent for hit in library.search("owls", level="large", parents=True)} == {None}
         assert {hit.parent for hit in library.search("owls", level="small")} == {None}
 
+    def test_what_does_not_hold_the_hit_is_no_parent(self, library):
+        """Where something else stands in the place of the parent by now, the hit comes without one."""
+        library.add_document(GUIDE, id="guide", chunker=LEVELS)
+        [hit] = library.search("churches", level="small", parents=True, top_k=1, mode="keyword")
+        library.put([NewDocument(id=hit.parent.id, content="Eagles hunt by day.")])
+        [again] = library.search("churches", level="small", parents=True, top_k=1, mode="keyword")
+        assert (again.record, again.parent) == (hit.record, None)
+
     def test_other_documents_are_found_at_every_level(self, library):
         """Plain documents and those in one size stand beside a hierarchy, whatever the level; parents are None."""
         library.add_document(GUIDE, id="guide", chunker=LEVELS)
