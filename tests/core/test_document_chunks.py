@@ -112,13 +112,6 @@ class TestAdding:
         [hit] = library.search("barn", mode="keyword")
         assert hit.record.content == "barn"
 
-    def test_the_context_of_a_chunk_is_stored_as_any_text(self, library, memory):
-        """NUL and lone surrogates in what a chunker gives are replaced: such a chunk is embedded like others."""
-        [chunk] = library.add_document("owl", chunker=lambda text: one_chunk(text, context="a\0b\ud800"))
-        assert chunk_place(chunk).context == "a\ufffdb\ufffd"
-        assert memory.capabilities.outbox.failed == 0
-        assert library.vectors([chunk.id])
-
     def test_an_id_is_made(self, library):
         """Without an id each call is a document of its own."""
         ids = {library.add_document("the same owl")[0].source for _ in range(2)}
@@ -149,11 +142,10 @@ class TestAdding:
             {"chunker": lambda text: one_chunk(text, start="0")},
             {"chunker": lambda text: one_chunk(text, parent=0)},
             {"chunker": lambda text: one_chunk(text, parent=5)},
-            {"chunker": lambda text: one_chunk(text, context=7)},
-            {"chunker": lambda text: one_chunk(text, context=None)},
-            {"chunker": lambda text: one_chunk(text, level="tiny")},
-            {"chunker": lambda text: one_chunk(text, level=None)},
             {"chunker": lambda text: [Chunk(content="", start=0, end=0)]},
+            {"chunker": lambda text: one_chunk(text, level="tiny")},
+            {"chunker": lambda text: one_chunk(text, context=None)},
+            {"chunker": lambda text: one_chunk(text, context=7)},
             {"context": 7},
             {"metadata": {"memkit_chunk": 1}},
             {"metadata": {"x": object()}},
@@ -165,6 +157,13 @@ class TestAdding:
         with pytest.raises(InvalidInputError):
             library.add_document(**{"text": "an owl", "id": "guide", **wrong})
         assert library.chunks("guide") == before
+
+    @pytest.mark.parametrize("memory", ["file"], indirect=True)
+    def test_what_no_file_can_hold_is_replaced_in_a_context(self, memory):
+        """The context that a chunker gives is cleaned like a text: half a character becomes U+FFFD."""
+        library = memory.documents("library", scope=ALICE)
+        (stored,) = library.add_document("an owl", chunker=lambda text: one_chunk(text, context="a\ud800"))
+        assert chunk_place(stored).context == "a\ufffd"
 
     def test_a_chunker_that_raises_changes_nothing(self, library):
         """The error of somebody's own chunker comes through, and the old document is still there."""
