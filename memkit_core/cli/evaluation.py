@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -170,10 +171,11 @@ def _counts(given: list[str], option: str) -> list[int]:
     """The numbers of a list such as `["5,10", "20"]`.
 
     Raises:
-        BadParameter: something is no whole number above 0.
+        BadParameter: something is no whole number above 0 that fits into 64 bits.
     """
     parts = [part.strip() for text in given for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+    # As text first: Python reads no number of thousands of digits.
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,17}", part) for part in parts):
         raise typer.BadParameter(
             f"{option} takes whole numbers above 0 such as 5,10,20, got {','.join(given)!r}"
         )

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memkit_core import MemoryRecord, Scope, ScoredRecord
+from memkit_core.text.clean import storable
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _WIDTH = 80
@@ -79,8 +80,9 @@ def write_json(document: object) -> None:
 
 
 def as_document(document: object) -> str:
-    """One JSON document as text, times in ISO 8601."""
-    return json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n"
+    """One JSON document as text that any file can hold, times in ISO 8601."""
+    # The name of a file may hold lone surrogates.
+    return storable(json.dumps(plain(document), ensure_ascii=False, indent=2)) + "\n"
 
 
 def plain(value: object) -> object:

@@ -17,7 +17,7 @@ from memkit_core.chunking import ContentChunker
 from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.filters import Condition, Filter, Op, Or
-from memkit_core.inputs import checked_content, checked_enum, checked_text
+from memkit_core.inputs import checked_content, checked_text
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models import CHUNK, MemoryRecord, RecallResult
 from memkit_core.ports import Chunk, Level
@@ -85,7 +85,7 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
 
     Raises:
         InvalidInputError: no chunker, or one that gave no chunks of this text, or more than one call
-            may write, or one that cannot be stored.
+            may write, or one too long to be stored.
         MissingDependencyError: the extra `chunking` is not installed.
     """
     chosen = ContentChunker(chunker) if isinstance(chunker, str) else chunker
@@ -100,27 +100,28 @@ def cut(text: str, chunker: object, *, config: Config) -> list[Chunk]:
             f"add_document: at most {config.max_batch} chunks of one document, got {len(given)}; choose larger "
             "sizes or split the document"
         )
-    most = config.max_content_chars
-    chunks = [
-        dataclasses.replace(
-            chunk,
-            content=checked_content(chunk.content, max_chars=most),
-            context=checked_text(chunk.context, "the context of a chunk", max_chars=most),
-            level=checked_enum(Level, chunk.level, "the level of a chunk"),
+    for chunk in given:
+        # Of all of them before any parent is looked at.
+        if chunk.level not in _SIZES:
+            raise InvalidInputError(
+                f"add_document: the level of a chunk is one of {', '.join(_SIZES)}, got {shown(chunk.level)}"
+            )
+    return [_checked(chunk, text, given, config) for chunk in given]
+
+
+def _checked(chunk: Chunk, text: str, given: Sequence[Chunk], config: Config) -> Chunk:
+    checked_content(chunk.content, max_chars=config.max_content_chars)
+    if not _stands(chunk, text):
+        raise InvalidInputError(
+            f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
+            f"{shown(chunk.end)}"
         )
-        for chunk in given
-    ]
-    for chunk in chunks:
-        if not _stands(chunk, text):
-            raise InvalidInputError(
-                f"add_document: the chunk {shown(chunk.content)} is not what stands from {shown(chunk.start)} to "
-                f"{shown(chunk.end)}"
-            )
-        if chunk.parent is not None and not _larger(chunk, chunks):
-            raise InvalidInputError(
-                f"add_document: the parent of a chunk is the place of a larger one, got {shown(chunk.parent)}"
-            )
-    return chunks
+    if chunk.parent is not None and not _larger(chunk, given):
+        raise InvalidInputError(
+            f"add_document: the parent of a chunk is the place of a larger one, got {shown(chunk.parent)}"
+        )
+    about = checked_text(chunk.context, "the context of a chunk", max_chars=config.max_content_chars)
+    return dataclasses.replace(chunk, context=about)
 
 
 def _stands(chunk: Chunk, text: str) -> bool:
@@ -191,15 +192,22 @@ def in_order(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
 def with_parents(
     result: RecallResult, get: Callable[[Sequence[str]], Sequence[MemoryRecord]]
 ) -> RecallResult:
-    """The same hits, each with the larger chunk it was cut from, which `get` gives by its id."""
+    """The same hits, each with the larger chunk it was cut from, which `get` gives by its id.
+
+    Without it where its document was replaced meanwhile.
+    """
     places = [chunk_place(hit.record) for hit in result]
     ids = [None if place is None else place.parent_id for place in places]
     found = {record.id: record for record in get([one for one in ids if one is not None])}
     hits = (
-        dataclasses.replace(hit, parent=None if one is None else found.get(one))
+        dataclasses.replace(hit, parent=_holding(hit.record, None if one is None else found.get(one)))
         for hit, one in zip(result, ids, strict=True)
     )
     return dataclasses.replace(result, hits=tuple(hits))
+
+
+def _holding(record: MemoryRecord, parent: MemoryRecord | None) -> MemoryRecord | None:
+    return parent if parent is not None and record.content in parent.content else None
 
 
 def has_several_sizes(record: MemoryRecord) -> bool:

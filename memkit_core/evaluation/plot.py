@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memkit_core.errors import InvalidInputError, MissingDependencyError, shown
 from memkit_core.evaluation.comparison import mapping
 from memkit_core.jsonvalues import JsonValue
+from memkit_core.text.clean import storable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,6 +95,9 @@ def _interval(value: JsonValue) -> tuple[float, float, float]:
 
 
 def _plain(text: str) -> str:
-    """The text as itself: matplotlib reads `$` as mathematics and hides a label that begins with `_`."""
-    escaped = text.replace("$", r"\$")
+    """The text as itself: matplotlib reads `$` as mathematics and hides a label that begins with `_`.
+
+    Lone surrogates, which the name of a file may hold, it cannot draw.
+    """
+    escaped = storable(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped

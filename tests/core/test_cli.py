@@ -265,6 +265,7 @@ def test_errors_are_one_line_without_a_traceback(memkit, db, tmp_path):
         ("list", "--db", "memory.db", "--session", "s1"),
         ("eval", ".", "--k", "5,x"),
         ("eval", ".", "--k", "0"),
+        ("eval", ".", "--k", "9" * 5000),
         ("teleport",),
         ("recall", "x", "--db", "memory.db", "--user", "ann", "--top-k", "many"),
     ],

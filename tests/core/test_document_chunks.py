@@ -112,13 +112,6 @@ class TestAdding:
         [hit] = library.search("barn", mode="keyword")
         assert hit.record.content == "barn"
 
-    def test_the_context_of_a_chunk_is_stored_as_any_text(self, library, memory):
-        """NUL and lone surrogates in what a chunker gives are replaced: such a chunk is embedded like others."""
-        [chunk] = library.add_document("owl", chunker=lambda text: one_chunk(text, context="a\0b\ud800"))
-        assert chunk_place(chunk).context == "a\ufffdb\ufffd"
-        assert memory.capabilities.outbox.failed == 0
-        assert library.vectors([chunk.id])
-
     def test_an_id_is_made(self, library):
         """Without an id each call is a document of its own."""
         ids = {library.add_document("the same owl")[0].source for _ in range(2)}
@@ -149,11 +142,10 @@ class TestAdding:
             {"chunker": lambda text: one_chunk(text, start="0")},
             {"chunker": lambda text: one_chunk(text, parent=0)},
             {"chunker": lambda text: one_chunk(text, parent=5)},
-            {"chunker": lambda text: one_chunk(text, context=7)},
-            {"chunker": lambda text: one_chunk(text, context=None)},
-            {"chunker": lambda text: one_chunk(text, level="tiny")},
-            {"chunker": lambda text: one_chunk(text, level=None)},
             {"chunker": lambda text: [Chunk(content="", start=0, end=0)]},
+            {"chunker": lambda text: one_chunk(text, level="tiny")},
+            {"chunker": lambda text: one_chunk(text, context=None)},
+            {"chunker": lambda text: one_chunk(text, context=7)},
             {"context": 7},
             {"metadata": {"memkit_chunk": 1}},
             {"metadata": {"x": object()}},
@@ -344,6 +336,14 @@ class TestLevels:
                 assert outer.start <= inner.start < inner.end <= outer.end
         assert {hit.parent for hit in library.search("owls", level="large", parents=True)} == {None}
         assert {hit.parent for hit in library.search("owls", level="small")} == {None}
+
+    def test_what_does_not_hold_the_hit_is_no_parent(self, library):
+        """Where something else stands in the place of the parent by now, the hit comes without one."""
+        library.add_document(GUIDE, id="guide", chunker=LEVELS)
+        [hit] = library.search("churches", level="small", parents=True, top_k=1, mode="keyword")
+        library.put([NewDocument(id=hit.parent.id, content="Eagles hunt by day.")])
+        [again] = library.search("churches", level="small", parents=True, top_k=1, mode="keyword")
+        assert (again.record, again.parent) == (hit.record, None)
 
     def test_other_documents_are_found_at_every_level(self, library):
         """Plain documents and those in one size stand beside a hierarchy, whatever the level; parents are None."""

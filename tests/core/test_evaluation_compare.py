@@ -277,13 +277,27 @@ def measured(folder, *configurations):
     return summary(evaluate(read_dataset(folder), ks=(1, 3), configurations=chosen))
 
 
+def test_a_folder_whose_name_is_no_unicode(folder, memkit, tmp_path):
+    """What is no UTF-8 in the name of a data set stands in the JSON file as U+FFFD."""
+    home = folder.with_name("talk\udcff")
+    try:
+        folder.rename(home)
+    except OSError:
+        pytest.skip("the file system has no such names")
+    process = memkit("eval", str(home), "--json", "--json-file", "numbers.json")
+    assert process.returncode == 0, process.stderr
+    written = (tmp_path / "numbers.json").read_text(encoding="utf-8")
+    assert json.loads(written) == json.loads(process.stdout)
+    assert json.loads(written)["dataset"] == "talk\ufffd"
+
+
 @pytest.mark.parametrize("name", ["plot.png", "plot.svg", "plot.pdf"])
 def test_a_plot_is_a_file_of_its_kind(folder, tmp_path, name):
     """The plot is written in the form of its name, with hostile names as text, and nothing global changes."""
     matplotlib = pytest.importorskip("matplotlib")
     settings = dict(matplotlib.rcParams)
     loaded = "matplotlib.pyplot" in sys.modules
-    numbers = measured(folder, "_$\\frac{:dense=0")
+    numbers = measured(folder, "_$\\frac{\udcff:dense=0")
 
     save_plot([numbers, numbers], tmp_path / name)
 

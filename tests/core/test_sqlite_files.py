@@ -308,6 +308,14 @@ class TestTheLog:
         store.records.put(ALICE, [record(ALICE, "b")])
         assert ids(store) == ["b", "a"]
 
+    def test_a_lock_file_that_cannot_be_used_is_a_typed_error(self, path):
+        """Where the lock file cannot be opened, as in a read-only folder, opening says so and leaves nothing open."""
+        path.with_name("memory.db.lock").mkdir()
+        with pytest.raises(BackendUnavailableError, match="open failed: the lock file cannot be used"):
+            SQLiteStore(path)
+        path.with_name("memory.db.lock").rmdir()
+        SQLiteStore(path).close()
+
     def test_nothing_but_sqlite_opens_the_file(self, run_script):
         """The file, its -wal and -shm are never opened by Python: closing such a descriptor drops SQLite's locks."""
         opened = run_script(

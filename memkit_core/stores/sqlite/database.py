@@ -190,7 +190,12 @@ class Database:
             time.sleep(_PAUSE)
         try:
             # Closing the last connection checkpoints too, so it happens under the lock as well.
-            with self._lock.hold(self._busy_timeout) as taken, translated("close"):
+            taken = self._lock.acquire(self._busy_timeout)
+        except OSError:
+            # Who cannot use the lock file wrote nothing: a folder that is only read.
+            taken = False
+        try:
+            with translated("close"):
                 self._close_idle(checkpoint=taken)
         finally:
             self._lock.close()
