@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from memkit_core.errors import ModelError
 from memkit_core.models import (
     MEMORIES,
+    MESSAGES,
     MemoryRecord,
     RecallResult,
     ScoredRecord,
@@ -38,6 +39,7 @@ from memkit_core.recall.ranking import (
     Pool,
     Scored,
     by_other_speaker,
+    only_the_query,
     score_pool,
 )
 from memkit_core.recall.stored import StoredLegs
@@ -176,6 +178,7 @@ class Recall:
         order = order[stays[order]]
         taken: list[_Taken] = []
         known: dict[tuple[str, str], int] = {}
+        said: set[tuple[object, str]] = set()
         ahead = 0
         while ahead < len(order) and len(taken) < query.top_k:
             chosen = order[ahead : ahead + query.top_k].tolist()
@@ -185,7 +188,7 @@ class Recall:
             for row in chosen:
                 target, point = places[row]
                 record = records.get(point)
-                if record is not None:
+                if record is not None and not _said_before(record, said):
                     one = _Taken(row=row, record=record, point=point, target=target)
                     if len(found) == 1 or not _repeats(one, taken, known):
                         taken.append(one)
@@ -234,19 +237,22 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
     def column(name: str) -> NDArray[Any]:
         return np.concatenate([one.columns[name] for one in found])
 
-    counts = [one.counts for one in found if one.counts is not None]
+    given = [one.counts for one in found if one.counts is not None]
+    # Only what surrounds a turn is counted.
+    counts = np.concatenate(given) if given else np.zeros((sum(len(one.columns) for one in found), 0))
     session, since = column("session"), column("since")
+    totals = column("length").astype(np.float64)
     return Pool(
         keyword=np.concatenate([one.keyword for one in found]),
         cosine=np.concatenate([one.cosine for one in found]),
-        # Only what surrounds a turn is counted.
-        counts=np.concatenate(counts) if counts else np.zeros((len(since), 0)),
-        totals=column("length").astype(np.float64),
+        counts=counts,
+        totals=totals,
         session=session,
         position=column("position"),
         other_speaker=_other_speaker(query.text, found),
         # What a person asks an assistant tells about the person; between people the answer comes next.
         asks=column("asks") & ~np.isin(session, np.unique(session[column("assistant")])),
+        echoes=(session >= 0) & only_the_query(counts, totals, len(keyword_terms(query.text))),
         dated=_dated(query.text, since.tolist()),
         age_days=(to_ms(query.asked_at) - since.astype(np.float64)) / _DAY_MS,
         importance=column("importance"),
@@ -265,6 +271,17 @@ def _by_target(places: Iterable[tuple[Target, bytes]]) -> dict[Target, list[UUID
     for target, point in places:
         found.setdefault(target, []).append(UUID(bytes=point))
     return found
+
+
+def _said_before(record: MemoryRecord, said: set[tuple[object, str]]) -> bool:
+    """Whether a better turn of the same speaker has the same words: what is said often would crowd out the rest."""
+    if record.space != MESSAGES:
+        return False
+    words = (record.speaker or record.metadata.get("role"), normal_form(record.content))
+    if words in said:
+        return True
+    said.add(words)
+    return False
 
 
 def _repeats(one: _Taken, taken: list[_Taken], known: dict[tuple[str, str], int]) -> bool:

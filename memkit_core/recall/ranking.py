@@ -49,6 +49,7 @@ class Pool:
         position: `(n,)` place of the turn in its session; ignored where session is -1.
         other_speaker: `(n,)` see `by_other_speaker`.
         asks: `(n,)` see `ends_in_question`.
+        echoes: `(n,)` see `only_the_query`.
         dated: `(n,)` in [0, 1], how well the record's time fits a date that the query names.
         age_days: `(n,)` age, NaN where it is unknown or should not count.
         importance: `(n,)` in [0, 1].
@@ -62,6 +63,7 @@ class Pool:
     position: Ints
     other_speaker: Bools
     asks: Bools
+    echoes: Bools
     dated: Floats
     age_days: Floats
     importance: Floats
@@ -88,6 +90,8 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
         relevance *= 1 - ranking.other_speaker * pool.other_speaker
     if pool.asks.any():
         relevance *= 1 - ranking.question * pool.asks
+    if pool.echoes.any():
+        relevance *= 1 - ranking.echo * pool.echoes
     if pool.dated.any():
         relevance *= (1 + ranking.date * pool.dated) / (1 + ranking.date * _largest(pool.dated))
     signals |= {
@@ -305,6 +309,17 @@ def by_other_speaker(
     named = [name for name, terms in people.items() if terms and asked.issuperset(terms)]
     others = people.keys() - set(named) if len(named) == 1 else set()
     return np.array([speaker in others for speaker in speakers], bool)
+
+
+def only_the_query(counts: Floats, totals: Floats, terms: int) -> Bools:
+    """Return which rows have the terms of the query and no other; `terms` is how many it has, repeats included.
+
+    Who asks again is not answered by the question, which is nearer to itself than any answer.
+    """
+    if not terms or not counts.shape[1]:
+        return np.zeros(len(totals), bool)
+    echoes: Bools = (totals == terms) & (counts.sum(axis=1) == terms) & (counts > 0).all(axis=1)
+    return echoes
 
 
 def ends_in_question(text: str, speaker: str | None) -> bool:

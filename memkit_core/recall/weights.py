@@ -35,6 +35,8 @@ class Ranking:
         session: Weight of the session: BM25 over all of it, and the mean of its three best dense scores.
         other_speaker: Share taken from turns not by the one speaker whom the query names.
         question: Share taken from turns that end in a question (see `ends_in_question`).
+        echo: Share taken from turns that say no other words than the query: who asks again wants what
+            was answered, or told, and not the question. No development set has such turns.
         date: Boost for records from a date the query names. `recency` and `newer` then count
             nothing: the query says itself which time it is about.
         blend: "boost" is relevance * (1 + bounded boost); "sum" is the published weighted sum.
@@ -59,6 +61,7 @@ class Ranking:
     session: float = 1.0
     other_speaker: float = 0.3
     question: float = 0.1
+    echo: float = 0.5
     date: float = 0.75
     blend: Literal["boost", "sum"] = "boost"
     recency: float = 0.1
@@ -76,8 +79,10 @@ class Ranking:
         for name, number in [*numbers.items(), *(("sum_weights", one) for one in self.sum_weights)]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= _LARGEST:
                 raise ConfigError(f"{name} must be a number from 0 to {_LARGEST:g}, got {shown(number)}")
-        if max(self.other_speaker, self.question, self.diversity) >= 1:
-            raise ConfigError("other_speaker, question and diversity must be below 1, or they hide records")
+        if max(self.other_speaker, self.question, self.echo, self.diversity) >= 1:
+            raise ConfigError(
+                "other_speaker, question, echo and diversity must be below 1, or they hide records"
+            )
         if not (self.recency_days and self.keyword + self.dense and sum(self.sum_weights)):
             raise ConfigError("recency_days, keyword + dense and sum(sum_weights) must be > 0")
         for name, words in (("fusion", ("weighted", "rrf")), ("blend", ("boost", "sum"))):

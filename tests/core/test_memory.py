@@ -392,6 +392,25 @@ class TestRecall:
             result = memory.recall("tea", scope=ALICE)
             assert (texts(result), result.missing) == (["green tea"], {"dense"})
 
+    def test_asking_again_does_not_push_out_the_answer(self, memory):
+        """However often a question was asked before, what was told is found with few hits."""
+        memory.add("Tom's parrot is called Kiki.", scope=ALICE, id="parrot")
+        told = Message(role=Role.USER, text="I have a parrot called Kiki and I live in Porto.")
+        memory.sessions.append([told], scope=Scope.session("told", user="alice"))
+        for n in range(12):
+            asked = [
+                Message(role=Role.USER, text="What is my parrot called?"),
+                Message(role=Role.ASSISTANT, text="I do not know."),
+            ]
+            memory.sessions.append(asked, scope=Scope.session(f"asked {n}", user="alice"))
+        for top_k in (3, 5, 10):
+            found = texts(
+                memory.recall("What is my parrot called?", scope=ALICE, include_messages=True, top_k=top_k)
+            )
+            assert "Tom's parrot is called Kiki." in found
+            assert told.text in found
+            assert len(found) == len(set(found))
+
     def test_the_end_of_a_long_question_counts(self, memory):
         """A whole conversation can be the query; its last words are looked up like its first."""
         memory.add("The spare key is under the geranium.", scope=ALICE, id="key")

@@ -30,6 +30,7 @@ def pool(n: int, **given_arrays: Any) -> Pool:
         "position": np.zeros(n, int),
         "other_speaker": np.zeros(n, bool),
         "asks": np.zeros(n, bool),
+        "echoes": np.zeros(n, bool),
         "dated": np.zeros(n),
         "age_days": np.full(n, np.nan),
         "importance": np.full(n, 0.5),
@@ -56,6 +57,7 @@ def pools(draw: st.DrawFn) -> Pool:
         position=rng.permutation(n),
         other_speaker=rng.random(n) < 0.3,
         asks=rng.random(n) < 0.3,
+        echoes=rng.random(n) < 0.2,
         dated=rng.random(n) * (rng.random() < 0.5),
         age_days=np.where(rng.random(n) < 0.8, rng.normal(50, 60, n), np.nan),
         importance=rng.random(n),
@@ -75,6 +77,7 @@ rankings = st.builds(
     session=weights,
     other_speaker=shares,
     question=shares,
+    echo=shares,
     date=weights,
     blend=st.sampled_from(["boost", "sum"]),
     recency=weights,
@@ -249,6 +252,15 @@ def test_diversity_lets_more_sessions_be_heard() -> None:
 
     assert rk.spread_over_sessions(scores, session, 0.5) == pytest.approx([0.9, 0.2, 0.425, 0.7, 0.6, 0.5])
     assert rk.spread_over_sessions(scores, session, 0.0) is scores
+
+
+def test_what_says_only_what_the_query_says() -> None:
+    """A row is an echo if it has all terms of the query, as often, and none besides."""
+    counts = np.array([[1.0, 1, 2], [1, 1, 1], [1, 1, 2], [0, 2, 2]])
+    totals = np.array([4.0, 3, 5, 4])
+
+    assert rk.only_the_query(counts, totals, 4).tolist() == [True, False, False, False]
+    assert rk.only_the_query(np.zeros((2, 0)), np.zeros(2), 0).tolist() == [False, False]
 
 
 def test_answer_beside_the_question() -> None:
