@@ -75,7 +75,8 @@ def evaluate_log(
 
     A recall counts recency from its own time and sees what held then, in the wording of today. The
     records that were marked useful are what should be found; those marked otherwise, what should not
-    be above them. Works on a copy in a temporary folder: the store itself is only read.
+    be above them. Works on a copy in a temporary folder: no row of the store itself is changed, though its
+    vector index catches up, as whenever a memory is opened.
 
     Args:
         store: the file of a memory, also while others use it.
