@@ -788,7 +788,9 @@ class Memory:
             sessions=self.sessions,
             summaries=self.summaries,
             list_records=self.list_records,
-            recall=self.recall,
+            recall=self._answered,
+            config=self.config,
+            clock=self._clock,
             count=resolve_token_counter(count),
         )  # fmt: skip
 
