@@ -26,6 +26,7 @@ from memkit_core import (
     Scope,
     Verdict,
 )
+from memkit_core.conversation.queue import PersistQueue
 from memkit_core.errors import BackendUnavailableError, ClosedError
 from memkit_core.models import Status
 from memkit_core.upkeep.jobs import Every, Job
@@ -595,3 +596,25 @@ def test_plans_that_cannot_be_kept(setting):
     """They are refused when they are made."""
     with pytest.raises(ConfigError, match=next(iter(setting))):
         Schedule(**setting)
+
+
+def test_a_store_that_fails_one_session_fails_the_job(opened, clock, monkeypatch):
+    """The job tells it, and the sessions behind that one are formed all the same."""
+    settle, down = PersistQueue.settle, set()
+
+    def broken(queue, scope, *, strict=False):
+        if scope in down:
+            raise BackendUnavailableError("the disk is full", backend="sqlite", operation="settle")
+        return settle(queue, scope, strict=strict)
+
+    monkeypatch.setattr(PersistQueue, "settle", broken)
+    memory = opened(extractor=lambda messages: [Extracted(content=messages[0].text)])
+    say(memory, "I like tea")
+    clock.now += timedelta(minutes=1)
+    say(memory, "I like coffee", scope=Scope.session("s", user="bob"))
+    clock.now += timedelta(minutes=6)
+    down.add(TALK)
+    run = next(run for run in memory.upkeep.run_due() if run.name == "formation")
+    assert "1 session" in run.error
+    assert "the disk is full" in run.error
+    assert contents(memory, Scope.user("bob")) == ["I like coffee"]
