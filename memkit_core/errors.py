@@ -91,6 +91,10 @@ class InvalidTransitionError(ConflictError):
     """A record's status does not allow what was asked; nothing was changed."""
 
 
+class LeaseLostError(MemkitError):
+    """Periodic work took longer than its lease, and another process does it now; this one ended it."""
+
+
 class CompactionError(MemkitError):
     """Records cannot become one: a source is missing, or the callback failed; nothing was changed."""
 

@@ -788,7 +788,9 @@ class Memory:
             sessions=self.sessions,
             summaries=self.summaries,
             list_records=self.list_records,
-            recall=self.recall,
+            recall=self._answered,
+            config=self.config,
+            clock=self._clock,
             count=resolve_token_counter(count),
         )  # fmt: skip
 
@@ -817,6 +819,7 @@ class Memory:
         if query.include_messages:
             for scope in query.scopes:
                 self.sessions.queue.settle(scope)
+        seen = 0 if self._notes is None else self._notes.seen()
         result = self._recall.run(query)
         self._accesses.count((hit.record for hit in result), now=query.now)
         if "dense" in result.missing:
@@ -824,7 +827,7 @@ class Memory:
         elif result:
             self._worker.start()
         if self._notes is not None and result:
-            result = replace(result, recall_id=self._notes.note(query, result))
+            result = replace(result, recall_id=self._notes.note(query, result, seen=seen))
             if self._notes.due:
                 self._worker.wake()
         return result

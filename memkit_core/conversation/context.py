@@ -4,52 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Protocol
+from uuid import UUID
 
-from memkit_core.conversation.profile import ListOf, shown_profile
+from memkit_core.config import Config
+from memkit_core.conversation.profile import ListOf, points_of_copies, shown_profile
 from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.tokens import MESSAGE_OVERHEAD, tokens_of
 from memkit_core.errors import BackendError, InvalidInputError, ModelError, shown
-from memkit_core.filters import FilterLike
-from memkit_core.inputs import checked_amount, checked_count, checked_fraction
-from memkit_core.models import Message, RecallResult, RecordType, Role, ScoredRecord, Summary
+from memkit_core.filters import Filter, parse_filter
+from memkit_core.inputs import checked_amount, checked_count, checked_fraction, turn_point
+from memkit_core.models import Message, RecallResult, RecordType, Role, ScoredRecord, Status, Summary
 from memkit_core.ports import TokenCounter
 from memkit_core.prompts import recalled_block, recalled_line, summary_block
+from memkit_core.recall.query import RecallQuery
 from memkit_core.scope import Scope
+from memkit_core.text.clean import storable
+from memkit_core.times import Clock
 
 _log = logging.getLogger("memkit")
 _LARGEST = 2**31
 _APART = (RecordType.EVENT, RecordType.SKILL)
 _OTHERS = tuple(kind for kind in RecordType if kind not in _APART)
 # A turn is an event too: what tells it is what memkit itself puts into its metadata.
-_OTHERS_AND_TURNS: FilterLike = {
-    "or": [
-        {"type": {"in": [kind.value for kind in _OTHERS]}},
-        {"metadata.session_id": {"exists": True}, "metadata.role": {"exists": True}},
-    ]
-}
+_OTHERS_AND_TURNS: Filter | None = parse_filter(
+    {
+        "or": [
+            {"type": {"in": [kind.value for kind in _OTHERS]}},
+            {"metadata.session_id": {"exists": True}, "metadata.role": {"exists": True}},
+        ]
+    }
+)
 
 
 class RecallOf(Protocol):
-    """`Memory.recall` as it is used here."""
+    """`Recall.run`, with what a memory notes of each recall."""
 
-    def __call__(
-        self,
-        query: str,
-        *,
-        scope: Sequence[Scope],
-        top_k: int,
-        types: Sequence[RecordType] = (),
-        filters: FilterLike | None = None,
-        include_messages: bool = False,
-        exclude_messages: Sequence[Message] = (),
-    ) -> RecallResult:
-        """See `Memory.recall`."""
+    def __call__(self, query: RecallQuery) -> RecallResult:
+        """See `Recall.run`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +151,8 @@ def build_turn_context(
     summaries: Summaries,
     list_records: ListOf,
     recall: RecallOf,
+    config: Config,
+    clock: Clock,
     count: TokenCounter,
 ) -> TurnContext:
     """The context of one turn; see `Memory.turn_context`."""
@@ -165,9 +163,10 @@ def build_turn_context(
     newest = sessions.window(scope=session, last=last, max_tokens=None if last else budget, count=count)
     own = tuple(message for message in newest if message.role is Role.SYSTEM)
     summary = summaries.get(scope=session)
-    assert session.parent is not None
+    user = session.parent
+    assert user is not None
     profile = shown_profile(
-        list_records, session.parent, count=count,
+        list_records, user, count=count,
         room=wanted.profile_tokens if budget is None else min(wanted.profile_tokens, budget // 4),
     )  # fmt: skip
     context = TurnContext(
@@ -191,7 +190,14 @@ def build_turn_context(
         recent = ()
     elif wanted.recent is None and summary is not None:
         recent = _not_covered(recent, summary.position)
-    hits, missing = _recalled(asked, wanted, recent, profile.ids, recall)
+    hits, missing = _recalled(
+        _question(asked, wanted, config, clock),
+        wanted,
+        recent,
+        shown=profile.points,
+        copies=lambda: points_of_copies(list_records, wanted.scopes, user, profile.ids),
+        recall=recall,
+    )
     if room is not None:
         left = max(room - tokens_of(recent, count), 0)
         room = max(left // 2, min(left, room - int(room * wanted.recent_share)))
@@ -223,42 +229,72 @@ def _not_covered(recent: Sequence[Message], position: int) -> tuple[Message, ...
     return tuple(recent[starts[-1] :]) if starts else ()
 
 
+def _question(text: str, wanted: Wanted, config: Config, clock: Clock) -> RecallQuery:
+    """What `Memory.recall` would ask of the scopes; the parts differ in kind and number."""
+    for name in ("episodes", "skills", "memories"):
+        checked_amount(getattr(wanted, name), f"turn_context: {name}", most=config.max_top_k)
+    now = clock()
+    return RecallQuery(
+        text=storable(text), scopes=wanted.scopes, top_k=1, where=None, types=(), statuses=(Status.ACTIVE,),
+        include_messages=False, ranking=config.ranking, candidates=config.candidates, asked_at=now, now=now,
+    )  # fmt: skip
+
+
 def _recalled(
-    query: str, wanted: Wanted, recent: Sequence[Message], shown: Sequence[str], recall: RecallOf
+    question: RecallQuery,
+    wanted: Wanted,
+    recent: Sequence[Message],
+    *,
+    shown: frozenset[UUID],
+    copies: Callable[[], frozenset[UUID]],
+    recall: RecallOf,
 ) -> tuple[list[ScoredRecord], frozenset[str]]:
-    # A document of the profile stands in the prompt already, and so does what it was promoted to.
-    unseen: FilterLike | None = None
-    if shown:
-        # Ids are of one scope: that of another kind of memory elsewhere may be the same.
-        other: FilterLike = {"or": [{"type": {"ne": RecordType.PROFILE.value}}, {"id": {"nin": [*shown]}}]}
-        unseen = {"and": [other, {"promoted_from_id": {"nin": [*shown]}}]}
-    others = partial(recall, types=_OTHERS, filters=unseen)
+    hits: list[ScoredRecord] = []
+    missing: set[str] = set()
+    if not question.text.strip():
+        return hits, frozenset()
+    try:
+        for query in _parts(question, wanted, recent, shown=shown, copies=copies):
+            result = recall(query)
+            missing |= result.missing
+            shown_already = {hit.record.point_id for hit in hits}
+            hits += [hit for hit in result if hit.record.point_id not in shown_already]
+    except (BackendError, ModelError) as error:
+        # Documented degradation: a chat goes on without its long-term memory.
+        _log.warning("turn_context: nothing was recalled: %s", error)
+        return hits, frozenset({*missing, "recall"})
+    return hits, frozenset(missing)
+
+
+def _parts(
+    question: RecallQuery,
+    wanted: Wanted,
+    recent: Sequence[Message],
+    *,
+    shown: frozenset[UUID],
+    copies: Callable[[], frozenset[UUID]],
+) -> Iterator[RecallQuery]:
+    def part(top_k: int) -> RecallQuery:
+        return dataclasses.replace(question, top_k=top_k, candidates=max(question.candidates, 3 * top_k))
+
+    for kind, top_k in zip(_APART, (wanted.episodes, wanted.skills), strict=True):
+        if top_k:
+            yield dataclasses.replace(part(top_k), types=(kind,))
+    if not wanted.memories:
+        return
+    # A document of the profile stands in the prompt already, and so does what it was promoted to. By
+    # point, not by a filter: what is kept in memory answers no filter.
+    unseen = shown | copies() if shown else shown
+    others = dataclasses.replace(part(wanted.memories), exclude=unseen)
     if wanted.include_messages:
         # What stands in the prompt already must not be found again, nor be what the rest is measured
         # against: the question itself would always be the best hit.
-        said = [message for message in recent if message.is_turn]
-        either = _OTHERS_AND_TURNS if unseen is None else {"and": [_OTHERS_AND_TURNS, unseen]}
-        others = partial(recall, filters=either, include_messages=True, exclude_messages=said)
-    parts = (
-        (wanted.episodes, partial(recall, types=_APART[:1])),
-        (wanted.skills, partial(recall, types=_APART[1:])),
-        (wanted.memories, others),
-    )
-    hits: list[ScoredRecord] = []
-    missing: set[str] = set()
-    for top_k, find in parts:
-        if top_k == 0 or not query.strip():
-            continue
-        try:
-            result = find(query, scope=wanted.scopes, top_k=top_k)
-        except (BackendError, ModelError) as error:
-            # Documented degradation: a chat goes on without its long-term memory.
-            _log.warning("turn_context: nothing was recalled: %s", error)
-            return hits, frozenset({*missing, "recall"})
-        missing |= result.missing
-        shown_already = {hit.record.point_id for hit in hits}
-        hits += [hit for hit in result if hit.record.point_id not in shown_already]
-    return hits, frozenset(missing)
+        said = {turn_point(message) for message in recent if message.is_turn}
+        yield dataclasses.replace(
+            others, where=_OTHERS_AND_TURNS, include_messages=True, exclude=unseen | said
+        )
+    else:
+        yield dataclasses.replace(others, types=_OTHERS)
 
 
 def _block(

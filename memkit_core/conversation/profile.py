@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from memkit_core.filters import FilterLike
-from memkit_core.models import RecordPage, RecordType
+from memkit_core.models import MemoryRecord, RecordPage, RecordType
 from memkit_core.ports import TokenCounter
 from memkit_core.prompts import profile_block, profile_line
 from memkit_core.scope import Scope
@@ -31,11 +33,13 @@ class ShownProfile:
     Attributes:
         text: the documents, fenced as data; "" without any.
         ids: the records they are kept in.
+        points: those of these records.
         truncated: whether one was left out; `text` says so too, if there is any.
     """
 
     text: str = ""
     ids: tuple[str, ...] = ()
+    points: frozenset[UUID] = frozenset()
     truncated: bool = False
 
 
@@ -52,16 +56,39 @@ def shown_profile(list_records: ListOf, user: Scope, *, room: int, count: TokenC
     )
     number, more = len(page.records), page.cursor is not None
     lines: list[str] = []
-    ids: list[str] = []
+    shown: list[MemoryRecord] = []
     for record in page.records:
         longer = [*lines, profile_line(record)]
         if count(profile_block([*longer, _left_out(number, more=True)])) <= room:
             lines = longer
-            ids.append(record.id)
-    truncated = more or len(ids) < number
+            shown.append(record)
+    truncated = more or len(shown) < number
     if lines and truncated:
-        lines.append(_left_out(number - len(ids), more=more))
-    return ShownProfile(text=profile_block(lines), ids=tuple(ids), truncated=truncated)
+        lines.append(_left_out(number - len(shown), more=more))
+    return ShownProfile(
+        text=profile_block(lines),
+        ids=tuple(record.id for record in shown),
+        points=frozenset(record.point_id for record in shown),
+        truncated=truncated,
+    )
+
+
+def points_of_copies(
+    list_records: ListOf, scopes: Sequence[Scope], user: Scope, ids: Sequence[str]
+) -> frozenset[UUID]:
+    """The points of what these documents of `user` were promoted to in `scopes`.
+
+    Only broader scopes are asked, and of each key one document holds: they fit one page.
+    """
+    copies: FilterLike = {"promoted_from_id": {"in": [*ids]}}
+    pages = [
+        list_records(
+            scope=scope, types=(RecordType.PROFILE,), filters=copies, order="created_at", limit=_MOST
+        )
+        for scope in scopes
+        if scope.kind.breadth > user.kind.breadth
+    ]
+    return frozenset(record.point_id for page in pages for record in page.records)
 
 
 def _left_out(number: int, *, more: bool) -> str:

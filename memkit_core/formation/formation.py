@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from memkit_core.config import Config
-from memkit_core.errors import InvalidInputError, ScopeError, shown
+from memkit_core.errors import BackendError, InvalidInputError, ScopeError, shown
 from memkit_core.formation.budgets import Budget, Budgets
 from memkit_core.formation.cursors import Cursors, SetAside
 from memkit_core.formation.extractors import checked_extractor
@@ -120,6 +120,11 @@ class Formation:
         `memory.upkeep` does it as part of the periodic work when `Config.extractor` is set. Where a message
         arrives while a session is read, what was found in the last part is dropped: the session is due
         again once it is idle. `progress` is called before each part of a session and each question to the judge.
+        A session for which the store fails is told by `FormationReport.failed` and `errors`, and the next is read.
+
+        Raises:
+            InvalidInputError: no extractor or judge, or an argument that cannot be.
+            BackendError: the store could not say which sessions are due.
         """
         extract, decide = self._chosen(extractor, judge)
         if progress is not None and not callable(progress):
@@ -129,7 +134,11 @@ class Formation:
         for session in self.due(idle_seconds=idle_seconds):
             into = _target(session, None)
             run = Run(self._shop, session, into, extract, decide, roles, cancel=True, progress=progress)
-            reports.append(run.all())
+            try:
+                reports.append(run.all())
+            except BackendError as error:
+                # One session that cannot be read or written must not keep those behind it waiting.
+                reports.append(run.failed(error))
         return reports
 
     def _chosen(self, extractor: Extractor | None, judge: Judge | None) -> tuple[Extractor, Judge]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from memkit_core.config import Config
 from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.errors import ConflictError, InvalidInputError, shown
+from memkit_core.errors import BackendError, ConflictError, InvalidInputError, shown
 from memkit_core.formation.budgets import Budgets
 from memkit_core.formation.consolidating import Consolidation
 from memkit_core.formation.cursors import Cursors, Place
@@ -40,6 +40,7 @@ class FormationReport:
         postponed: whether the budget had no room for the rest, which the next run reads.
         cancelled: whether a newer turn came meanwhile; nothing of what was read was kept.
         set_aside: how many messages no try could read; see `Formation.set_aside`.
+        failed: whether the store failed in the middle of it; what was not read is read by the next run.
         errors: what went wrong, in words.
     """
 
@@ -50,6 +51,7 @@ class FormationReport:
     postponed: bool = False
     cancelled: bool = False
     set_aside: int = 0
+    failed: bool = False
     errors: tuple[str, ...] = ()
 
 
@@ -138,6 +140,12 @@ class Run:
                 shop.cursors.take_back(one)
             elif self._report.postponed:
                 break
+        return self._told()
+
+    def failed(self, error: BackendError) -> FormationReport:
+        """What was done until `error` ended the run."""
+        self._errors.append(str(error))
+        self._report = dataclasses.replace(self._report, failed=True)
         return self._told()
 
     def _told(self) -> FormationReport:

@@ -37,6 +37,8 @@ class LoggedRecall:
         repeatable: whether this is all it was asked with: no filter, status, `as_of`, `now`, excluded
             message, reranker or budget, of which the log keeps nothing.
         hits: best first; of a record that was deleted since nothing is left.
+        seen: `RecallTable.last_change` from before it was answered; tells `append` what was deleted since,
+            and is not kept.
     """
 
     id: str
@@ -49,6 +51,7 @@ class LoggedRecall:
     include_messages: bool = False
     repeatable: bool = True
     digest: str = ""
+    seen: int = 0
 
 
 class RecallTable(Protocol):
@@ -62,8 +65,13 @@ class RecallTable(Protocol):
         """Add these, oldest first, and forget all but the newest `keep`; one transaction.
 
         They may come late: hits whose records are gone by now are left out, and a recall without hits, or
-        that named a scope which was deleted, is not kept. Without `texts` only digests of queries are.
+        that named a scope which was deleted after its `seen`, is not kept, also when the scope owns something
+        again. Where all that a scope owns changed since, and something of it was deleted, it counts as deleted.
+        Without `texts` only digests of queries are kept.
         """
+
+    def last_change(self) -> int:
+        """The number of the newest change of this store; a later change has a higher one."""
 
     def mark(self, scope: Scope, recall_id: str, record_id: str, *, useful: bool) -> bool:
         """Note whether a hit was useful; what was said last counts. False when there is no such hit.

@@ -44,9 +44,13 @@ class RecallNotes:
         """Whether so many wait that they should be written now."""
         return len(self._waiting) >= _MOST // 2
 
-    def note(self, query: RecallQuery, result: RecallResult) -> str:
+    def seen(self) -> int:
+        """What `note` is to be told: asked for before the recall, so that nothing deleted since is kept."""
+        return self._recalls.last_change()
+
+    def note(self, query: RecallQuery, result: RecallResult, *, seen: int) -> str:
         """Log what `query` was answered; returns the id it can be named by. Never waits for the store."""
-        recall = _logged(query, result)
+        recall = _logged(query, result, seen)
         with self._mutex:
             waiting = self._own()
             waiting.append(recall)
@@ -99,7 +103,7 @@ class Noted:
                 self._recalls.write()
 
 
-def _logged(query: RecallQuery, result: RecallResult) -> LoggedRecall:
+def _logged(query: RecallQuery, result: RecallResult, seen: int) -> LoggedRecall:
     return LoggedRecall(
         id=str(uuid.uuid4()),
         at=query.asked_at,
@@ -110,6 +114,7 @@ def _logged(query: RecallQuery, result: RecallResult) -> LoggedRecall:
         include_messages=query.include_messages,
         repeatable=_repeatable(query),
         hits=_hits(result),
+        seen=seen,
     )
 
 

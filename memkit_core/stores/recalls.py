@@ -12,6 +12,7 @@ from memkit_core.ports import LoggedHit, LoggedRecall
 
 def kept_form(recall: LoggedRecall, *, texts: bool) -> LoggedRecall:
     """The recall with the digest of its query, and without the text unless that is to be kept."""
+    recall = dataclasses.replace(recall, seen=0)
     if recall.query is None:
         return recall
     digest = sha256(recall.query.encode("utf-8", "surrogatepass")).hexdigest()

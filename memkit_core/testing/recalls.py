@@ -217,16 +217,43 @@ class RecallsContract(ContractGuard):
     def test_what_comes_after_a_delete_is_not_kept(self, store: RecordStore) -> None:
         """A recall written late, after its records or a scope it named were deleted, is not kept."""
         _fill(store)
-        store.records.delete(BOB, MEMORIES, ["a"])
-        store.records.delete(ALICE, MEMORIES, ["a"])
-        _log(
-            store,
+        late = [
             _recall("gone", _hit("a")),
             _recall("part", _hit("a"), _hit("b")),
             _recall("deleted", _hit("t", _TEAM), scopes=(BOB, _TEAM)),
             _recall("guest", _hit("t", _TEAM), scopes=(Scope.user("guest"), _TEAM)),
-        )
+        ]
+        seen = store.recalls.last_change()
+        store.records.delete(BOB, MEMORIES, ["a"])
+        store.records.delete(ALICE, MEMORIES, ["a"])
+        _log(store, *(dataclasses.replace(one, seen=seen) for one in late))
         assert _kept(store) == ["guest", "part"]
+
+    @pytest.mark.parametrize("asker", [ALICE, TALK])
+    def test_who_comes_back_is_not_told_of(self, store: RecordStore, asker: Scope) -> None:
+        """What was asked before a scope was deleted is not kept, though the scope owns something again."""
+        _fill(store)
+        append(store, TALK, [message("m")])
+        before = store.recalls.last_change()
+        store.records.delete_scope(ALICE)
+        store.records.put(ALICE, [record(ALICE, "a")])
+        append(store, TALK, [message("m")])
+        old, new = (_recall(name, _hit("t", _TEAM), scopes=(asker, _TEAM)) for name in ("old", "new"))
+        after = store.recalls.last_change()
+        _log(store, dataclasses.replace(old, seen=before), dataclasses.replace(new, seen=after))
+        assert _kept(store) == ["new"]
+
+    def test_a_cleared_session_is_not_told_of(self, store: RecordStore) -> None:
+        """What was asked in a session before it was cleared is not kept, though it has memories of its own."""
+        _fill(store)
+        store.records.put(TALK, [record(TALK, "own")])
+        append(store, TALK, [message("m")])
+        asked = _recall("old", _hit("own", TALK), scopes=(TALK,))
+        seen = store.recalls.last_change()
+        store.log.clear(TALK)
+        append(store, TALK, [message("m")])
+        _log(store, dataclasses.replace(asked, seen=seen))
+        assert _kept(store) == []
 
     def test_a_closed_log_says_so(self, store: RecordStore) -> None:
         """After `close` every method raises `ClosedError`."""

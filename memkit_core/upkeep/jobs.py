@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from memkit_core.errors import ClosedError, MemkitError
+from memkit_core.errors import ClosedError, LeaseLostError, MemkitError
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import JobState, RecordStore
 from memkit_core.times import Clock
@@ -67,7 +67,8 @@ class Daily:
 class Job:
     """Periodic work.
 
-    `run` is given a function to call now and then when it takes long, so that its lease is renewed.
+    `run` is given a function to call now and then when it takes long, so that its lease is renewed. It
+    raises `LeaseLostError` once another process has the job: what was done until then must be whole.
     """
 
     name: str
@@ -105,7 +106,7 @@ class Scheduler:
         self._stopping = threading.Event()
 
     def add(self, job: Job) -> None:
-        """Do one more job: of what needs a model, such as the formation of memories from idle sessions."""
+        """Do one more job from now on, after those that are there; its name must be its own."""
         self._jobs.append(job)
 
     def run_due(self) -> list[JobRun]:
@@ -179,7 +180,11 @@ class Scheduler:
 
     def _failure(self, job: Job, holder: str) -> str | None:
         def renew() -> None:
-            self._store.jobs.renew(job.name, holder=holder, until=self._clock() + self._lease)
+            if not self._store.jobs.renew(job.name, holder=holder, until=self._clock() + self._lease):
+                raise LeaseLostError(
+                    f"the job {job.name} lost its lease: it took longer than {self._lease.total_seconds():g} s "
+                    "without renewing it, and another process does it now; set Schedule.lease_seconds higher"
+                )
 
         try:
             job.run(renew)

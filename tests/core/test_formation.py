@@ -11,6 +11,7 @@ import pytest
 
 from memkit_core import (
     AsyncMemory,
+    BackendUnavailableError,
     Budget,
     ChatExtractor,
     ChatJudge,
@@ -565,3 +566,25 @@ def test_the_code_of_the_page_runs():
     """The example in `docs/formation.md` does what it says."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(code, str(PAGE), "exec"), {})
+
+
+def test_a_session_whose_store_fails_blocks_no_other(memory, clock, monkeypatch):
+    """What fails is told in its report; the sessions behind it are formed, and it is due again."""
+    other = Scope.session("s", user="bob")
+    say(memory, "I like tea")
+    clock.now += timedelta(minutes=1)
+    say(memory, "I like coffee", scope=other)
+    clock.now += timedelta(minutes=6)
+    settle = memory.sessions.queue.settle
+
+    def broken(scope, **named):
+        if scope == TALK:
+            raise BackendUnavailableError("the disk is full", backend="sqlite", operation="settle")
+        return settle(scope, **named)
+
+    monkeypatch.setattr(memory.sessions.queue, "settle", broken)
+    failed, formed = memory.formation.run_due(extractor=Sentences())
+    assert (failed.session, failed.failed, formed.session, formed.failed) == (TALK, True, other, False)
+    assert "the disk is full" in failed.errors[-1]
+    assert active(memory, Scope.user("bob")) == ["I like coffee"]
+    assert memory.formation.due() == [TALK]

@@ -26,7 +26,8 @@ from memkit_core import (
     Scope,
     Verdict,
 )
-from memkit_core.errors import BackendUnavailableError, ClosedError
+from memkit_core.conversation.queue import PersistQueue
+from memkit_core.errors import BackendUnavailableError, ClosedError, LeaseLostError, MemkitError
 from memkit_core.models import Status
 from memkit_core.upkeep.jobs import Every, Job
 
@@ -595,3 +596,77 @@ def test_plans_that_cannot_be_kept(setting):
     """They are refused when they are made."""
     with pytest.raises(ConfigError, match=next(iter(setting))):
         Schedule(**setting)
+
+
+def test_a_store_that_fails_one_session_fails_the_job(opened, clock, monkeypatch):
+    """The job tells it, and the sessions behind that one are formed all the same."""
+    settle, down = PersistQueue.settle, set()
+
+    def broken(queue, scope, *, strict=False):
+        if scope in down:
+            raise BackendUnavailableError("the disk is full", backend="sqlite", operation="settle")
+        return settle(queue, scope, strict=strict)
+
+    monkeypatch.setattr(PersistQueue, "settle", broken)
+    memory = opened(extractor=lambda messages: [Extracted(content=messages[0].text)])
+    say(memory, "I like tea")
+    clock.now += timedelta(minutes=1)
+    say(memory, "I like coffee", scope=Scope.session("s", user="bob"))
+    clock.now += timedelta(minutes=6)
+    down.add(TALK)
+    run = next(run for run in memory.upkeep.run_due() if run.name == "formation")
+    assert "1 session" in run.error
+    assert "the disk is full" in run.error
+    assert contents(memory, Scope.user("bob")) == ["I like coffee"]
+
+
+def test_who_lost_a_lease_stops(opened, clock, caplog):
+    """A job that another took over meanwhile ends at its next renewal, is told, and leaves the other's note."""
+    plan = Schedule(thread=False, lease_seconds=60)
+    slow, other = opened(plan), opened(plan)
+    done = []
+
+    def work(renew):
+        renew()
+        clock.now += timedelta(minutes=2)
+        done.extend(name for name in names(other.upkeep.run_due()) if name == "work")
+        renew()
+        done.append("too much")
+
+    slow.upkeep._scheduler.add(Job("work", Every(600), work))
+    other.upkeep._scheduler.add(Job("work", Every(600), lambda _: None))
+    run = next(run for run in slow.upkeep.run_due() if run.name == "work")
+    assert done == ["work"]
+    assert "lease" in run.error
+    assert "lease" in caplog.text
+    assert states(other)["work"].last_error is None
+    assert issubclass(LeaseLostError, MemkitError)
+
+
+def test_formation_that_lost_its_lease_leaves_the_rest_to_the_other(opened, clock):
+    """What was not read yet is read by who has the lease now, and nothing twice."""
+    said = []
+
+    def extract(messages):
+        clock.now += timedelta(minutes=2)
+        other.upkeep._scheduler._store.jobs.claim(
+            "formation",
+            holder="another",
+            first=clock.now,
+            latest=clock.now,
+            now=clock.now,
+            until=clock.now + timedelta(seconds=30),
+        )
+        said.extend(message.text for message in messages)
+        return []
+
+    plan = Schedule(thread=False, lease_seconds=60, idle_seconds=1)
+    memory, other = opened(plan, extractor=extract), opened(plan, extractor=extract)
+    for name in ("a", "b"):
+        say(memory, name, scope=Scope.session(name, user=ALICE))
+    clock.now += timedelta(minutes=1)
+    memory.upkeep.run_due()
+    assert len(said) == 1
+    clock.now += timedelta(minutes=20)
+    other.upkeep.run_due()
+    assert sorted(said) == ["a", "b"]

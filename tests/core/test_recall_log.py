@@ -361,7 +361,7 @@ class Table:
 def noted(notes, memory, *queries):
     for text in queries:
         result = memory.recall("tea", scope=ALICE)
-        notes.note(_Query(text), result)
+        notes.note(_Query(text), result, seen=0)
 
 
 class _Query:
@@ -408,3 +408,17 @@ def test_a_store_in_memory_alone_logs_too():
         memory.add("tea", scope=ALICE, id="tea")
         memory.feedback(memory.recall("tea", scope=ALICE).recall_id, "tea", scope=ALICE)
         assert len(memory.upkeep.recall_log(judged=True)) == 1
+
+
+def test_who_was_deleted_and_came_back_is_not_told_of(tmp_path, clock):
+    """What another memory had not written yet of a deleted user is not stored when the user is back."""
+    path = tmp_path / "shared.db"
+    with opened(path, clock) as one, opened(path, clock) as other:
+        one.add("The team drinks tea.", scope=TEAM)
+        one.add("I like green tea.", scope=ALICE, id="tea")
+        assert one.recall("a private question about tea", scope=[ALICE, TEAM])
+        other.delete(scope=ALICE)
+        other.add("Tea again.", scope=ALICE, id="tea")
+        assert one.recall("tea now", scope=[ALICE, TEAM])
+        assert one.flush()
+        assert [recall.query for recall in kept(other)] == ["tea now"]

@@ -355,3 +355,18 @@ def test_typed_episodes_and_skills_are_recalled(memory):
     hits = memory.turn_context(TALK, "tent").hits
     assert [str(hit.record.type) for hit in hits[:5]] == ["event"] * 3 + ["skill"] * 2
     assert not {"event", "skill"} & {str(hit.record.type) for hit in hits[5:]}
+
+
+def test_a_shown_profile_costs_a_turn_no_filter(memory, monkeypatch):
+    """With a profile document in the prompt, recall is answered from memory as without one."""
+    shown = memory.profiles.add(Profile(key="gear", document={"tent": "green"}), scope=USER).record
+    memory.promote(shown.id, scope=USER, to=USER.parent)
+    stored, find = [], memory._recall._stored.find
+    monkeypatch.setattr(memory._recall._stored, "find", lambda *args: stored.append(args) or find(*args))
+    for scopes in ([TALK, USER], [*SCOPES.values()]):
+        memory.turn_context(TALK, "tent", scopes=scopes)
+        stored.clear()
+        context = memory.turn_context(TALK, "tent", scopes=scopes)
+        assert "tent: green" in context.profile
+        assert context.hits
+        assert stored == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
-from memkit_core.ports import LoggedRecall
-from memkit_core.scope import Scope
+from memkit_core.ports import LoggedRecall, RowKind
+from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.memory.state import State
 from memkit_core.stores.recalls import hit_key, kept_form
+from memkit_core.stores.tombstones import owner_of
 
 
 class InMemoryRecalls:
@@ -21,15 +23,19 @@ class InMemoryRecalls:
     def append(self, recalls: Sequence[LoggedRecall], *, keep: int, texts: bool) -> None:
         """See `RecallTable.append`."""
         with self._state.open():
-            scopes = dict.fromkeys(scope for recall in recalls for scope in recall.scopes)
-            deleted = {scope for scope in scopes if _deleted(self._state, scope)}
             for recall in recalls:
                 hits = tuple(hit for hit in recall.hits if hit_key(hit) in self._state.rows)
-                if hits and recall.id not in self._state.recalls and not deleted.intersection(recall.scopes):
+                deleted = any(_deleted(self._state, scope, recall.seen) for scope in recall.scopes)
+                if hits and recall.id not in self._state.recalls and not deleted:
                     whole = dataclasses.replace(kept_form(recall, texts=texts), hits=hits)
                     self._state.recalls[recall.id] = whole
             for old in list(self._state.recalls)[: max(len(self._state.recalls) - keep, 0)]:
                 del self._state.recalls[old]
+
+    def last_change(self) -> int:
+        """See `RecallTable.last_change`."""
+        with self._state.open():
+            return self._state.change
 
     def mark(self, scope: Scope, recall_id: str, record_id: str, *, useful: bool) -> bool:
         """See `RecallTable.mark`."""
@@ -65,10 +71,16 @@ def forget_scopes(state: State, chosen: Callable[[Scope], bool]) -> None:
     }
 
 
-def _deleted(state: State, scope: Scope) -> bool:
-    """Whether a scope owns nothing any more; one that never owned anything was not deleted."""
-    owners = [owner for owner, _, _ in (*state.rows, *state.values)]
-    sessions = [session for sessions in state.conversations.values() for session in sessions]
-    if any(scope in (owner, owner.parent) for owner in (*owners, *sessions)):
+def _deleted(state: State, scope: Scope, seen: int) -> bool:
+    """Whether a scope was deleted after the change `seen`; one that never owned anything was not."""
+    graves = takewhile(lambda one: one[1].number > seen, reversed(state.tombstones.items()))
+    kinds = [key[1] for key, grave in graves if scope.digest in (key[0], grave.owner)]
+    if not kinds:
         return False
-    return any(scope.digest in (buried[0], grave.owner) for buried, grave in state.tombstones.items())
+    if scope.kind is ScopeKind.SESSION and RowKind.SESSION in kinds:
+        return True
+    # A row from before then was not deleted with the scope.
+    return not any(
+        number <= seen and scope in (owner, owner_of(owner))
+        for (_, owner, _, _), number in state.changed.items()
+    )

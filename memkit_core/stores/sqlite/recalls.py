@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkit_core.models import RecordType, Signals, point_id
-from memkit_core.ports import LoggedHit, LoggedRecall
-from memkit_core.scope import Scope
+from memkit_core.ports import LoggedHit, LoggedRecall, RowKind
+from memkit_core.scope import Scope, ScopeKind
 from memkit_core.stores.recalls import kept_form
 from memkit_core.stores.sqlite.database import Database
-from memkit_core.stores.sqlite.scopes import find_scope, read_scope, scope_text
+from memkit_core.stores.sqlite.scopes import find_scope, read_scope, scope_text, with_sessions
+from memkit_core.stores.sqlite.tracking import last_change
 from memkit_core.stores.tombstones import owner_of
 from memkit_core.times import from_ms, to_ms
 
@@ -31,6 +32,11 @@ UPDATE recall_hits SET useful = :useful WHERE (recall, seq) IN (
   JOIN records r ON r.seq = h.seq JOIN scopes s ON s.id = r.scope_id
   WHERE c.id = :recall AND r.id = :record AND {allowed})
 """
+_BURIED = """
+SELECT kind FROM tombstones WHERE number > :seen AND (scope = :scope OR owner = :scope)
+"""
+_OLDER = "SELECT 1 FROM {table} WHERE changed <= ? AND scope_id IN (SELECT value FROM json_each(?)) LIMIT 1"
+_OWNED = ("records", "sessions", "messages", "summaries", "stored_values")
 _OWN = "s.digest = :scope"
 _NAMED = "EXISTS (SELECT 1 FROM recall_scopes n WHERE n.recall = c.number AND n.scope = :scope)"
 _JUDGED = "EXISTS (SELECT 1 FROM recall_hits h WHERE h.recall = recalls.number AND h.useful IS NOT NULL)"
@@ -46,16 +52,19 @@ class SQLiteRecalls:
     def append(self, recalls: Sequence[LoggedRecall], *, keep: int, texts: bool) -> None:
         """See `RecallTable.append`."""
         with self._database.write("log recalls") as connection:
-            scopes = dict.fromkeys(scope for recall in recalls for scope in recall.scopes)
-            deleted = {scope for scope in scopes if _deleted(connection, scope)}
             for recall in recalls:
-                if not deleted.intersection(recall.scopes):
+                if not any(_deleted(connection, scope, recall.seen) for scope in recall.scopes):
                     _insert(connection, kept_form(recall, texts=texts))
             _forget(
                 connection,
                 "number <= (SELECT number FROM recalls ORDER BY number DESC LIMIT 1 OFFSET ?)",
                 (keep,),
             )
+
+    def last_change(self) -> int:
+        """See `RecallTable.last_change`."""
+        with self._database.snapshot() as connection:
+            return last_change(connection)
 
     def mark(self, scope: Scope, recall_id: str, record_id: str, *, useful: bool) -> bool:
         """See `RecallTable.mark`."""
@@ -117,16 +126,19 @@ def _forget(connection: sqlite3.Connection, condition: str, values: Sequence[Any
             )
 
 
-def _deleted(connection: sqlite3.Connection, scope: Scope) -> bool:
-    """Whether a scope owns nothing any more; one that never owned anything was not deleted."""
-    if find_scope(connection, scope) is not None:
+def _deleted(connection: sqlite3.Connection, scope: Scope, seen: int) -> bool:
+    """Whether a scope was deleted after the change `seen`; one that never owned anything was not."""
+    kinds = [kind for (kind,) in connection.execute(_BURIED, {"seen": seen, "scope": scope.digest})]
+    if not kinds:
         return False
-    row = connection.execute(
-        "SELECT 1 FROM tombstones WHERE scope = :scope UNION ALL "
-        "SELECT 1 FROM tombstones WHERE owner = :scope LIMIT 1",
-        {"scope": scope.digest},
-    ).fetchone()
-    return row is not None
+    if scope.kind is ScopeKind.SESSION and RowKind.SESSION in kinds:
+        return True
+    scope_id = find_scope(connection, scope)
+    owners = json.dumps([] if scope_id is None else with_sessions(connection, scope, scope_id))
+    # A row from before then was not deleted with the scope.
+    return not any(
+        connection.execute(_OLDER.format(table=table), (seen, owners)).fetchone() for table in _OWNED
+    )
 
 
 def _insert(connection: sqlite3.Connection, recall: LoggedRecall) -> None:
