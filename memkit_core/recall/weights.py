@@ -7,7 +7,7 @@ from typing import Literal
 
 from memkit_core.errors import ConfigError, shown
 
-_SUMMED, _LARGEST = 3, 1e9
+_SUMMED, _LARGEST, _FARTHEST = 3, 1e9, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Ranking:
         neighbour: Weight of the better of the two turns beside a turn.
         passage: Weight of a turn and those around it together: BM25 over `passage_radius` turns
             before and after it, and the mean dense score of it and the turns beside it.
-        passage_radius: In turns of one session.
+        passage_radius: In turns of one session, 0 to 100; time grows with it.
         session: Weight of the session: BM25 over all of it, and the mean of its three best dense scores.
         other_speaker: Share taken from turns not by the one speaker whom the query names.
         question: Share taken from turns that end in a question (see `ends_in_question`).
@@ -79,6 +79,10 @@ class Ranking:
         for name, number in [*numbers.items(), *(("sum_weights", one) for one in self.sum_weights)]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= _LARGEST:
                 raise ConfigError(f"{name} must be a number from 0 to {_LARGEST:g}, got {shown(number)}")
+        if not isinstance(self.passage_radius, int) or self.passage_radius > _FARTHEST:
+            raise ConfigError(
+                f"passage_radius must be a whole number from 0 to {_FARTHEST}, got {shown(self.passage_radius)}"
+            )
         if max(self.other_speaker, self.question, self.echo, self.diversity) >= 1:
             raise ConfigError(
                 "other_speaker, question, echo and diversity must be below 1, or they hide records"

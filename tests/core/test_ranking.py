@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memkit_core.errors import ConfigError
 from memkit_core.recall import ranking as rk
 from memkit_core.recall.ranking import Pool, score_pool
 from memkit_core.recall.weights import Ranking
@@ -447,3 +448,10 @@ def test_weights_that_cannot_rank_raise(wrong: dict[str, Any]) -> None:
     """Weights that are negative, not finite, hide records or rank by nothing are refused."""
     with pytest.raises(ValueError, match=r"ranking|must be|unknown"):
         Ranking(**wrong)
+
+
+@pytest.mark.parametrize("radius", [-1, 101, 10**9, 1.5, 2.0, True, None, "2"])
+def test_a_radius_is_a_small_whole_number(radius: Any) -> None:
+    """Each turn of the radius costs time, so a huge one is refused as a number that is none."""
+    with pytest.raises(ConfigError, match="passage_radius"):
+        Ranking(passage_radius=radius)
