@@ -855,6 +855,7 @@ class Memory:
             InvalidInputError: `recall_id` or `record_id` is no id; None means that nothing was logged.
             RecordNotFoundError: the log holds no such recall that returned such a record, as seen from
                 `scope`: it was never there, is older than what is kept, or was deleted.
+            BackendError: the store failed; nothing was noted of it.
         """
         require_scope(scope, verb="feedback")
         recall, record = checked_id(recall_id, "recall_id"), checked_id(record_id, "record_id")

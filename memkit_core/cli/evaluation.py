@@ -72,7 +72,9 @@ def evaluation(
         Path | None,
         typer.Option("--from-log", help="Compare on the recall log of this memory, by its feedback."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples of the intervals.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of the resamples of the intervals; 0 if not given.")
+    ] = None,
     as_json: AsJson = False,
     json_file: Annotated[
         Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
@@ -87,10 +89,11 @@ def evaluation(
         raise typer.BadParameter("give folders of data, or --from-log and the file of a memory")
     ks = _counts(k, "--k") if k else DEFAULT_KS
     sizes = _counts(chunk_sizes, "--chunk-sizes") if chunk_sizes else []
-    if sizes and (from_log or compare or json_file or plot):
+    if sizes and (from_log or compare or json_file or plot or seed is not None):
         raise typer.BadParameter(
-            "--chunk-sizes stands alone: no --compare, --from-log, --json-file or --plot"
+            "--chunk-sizes stands alone: no --compare, --from-log, --seed, --json-file or --plot"
         )
+    seed = seed or 0
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
     if plot is not None:
         check_plot(plot)

@@ -166,7 +166,7 @@ def build_turn_context(
     user = session.parent
     assert user is not None
     profile = shown_profile(
-        list_records, user, count=count,
+        list_records, user, count=count, now=clock(),
         room=wanted.profile_tokens if budget is None else min(wanted.profile_tokens, budget // 4),
     )  # fmt: skip
     context = TurnContext(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -21,7 +22,14 @@ class ListOf(Protocol):
     """`Memory.list_records` as it is used here."""
 
     def __call__(
-        self, *, scope: Scope, types: tuple[RecordType, ...], filters: FilterLike, order: str, limit: int
+        self,
+        *,
+        scope: Scope,
+        types: tuple[RecordType, ...],
+        filters: FilterLike,
+        order: str,
+        limit: int,
+        as_of: datetime | None = None,
     ) -> RecordPage:
         """See `Memory.list_records`."""
 
@@ -43,8 +51,10 @@ class ShownProfile:
     truncated: bool = False
 
 
-def shown_profile(list_records: ListOf, user: Scope, *, room: int, count: TokenCounter) -> ShownProfile:
-    """The documents of `user` that hold now, whole ones within `room` tokens.
+def shown_profile(
+    list_records: ListOf, user: Scope, *, room: int, count: TokenCounter, now: datetime
+) -> ShownProfile:
+    """The documents of `user` that hold at the moment `now`, whole ones within `room` tokens.
 
     The most important first, of the same importance the newest; one that does not fit leaves its room
     to those behind it. Looks at the first 100.
@@ -52,7 +62,7 @@ def shown_profile(list_records: ListOf, user: Scope, *, room: int, count: TokenC
     if room < 1:
         return ShownProfile()
     page = list_records(
-        scope=user, types=(RecordType.PROFILE,), filters=_SHAPED, order="importance", limit=_MOST
+        scope=user, types=(RecordType.PROFILE,), filters=_SHAPED, order="importance", limit=_MOST, as_of=now
     )
     number, more = len(page.records), page.cursor is not None
     lines: list[str] = []

@@ -153,15 +153,15 @@ class Documents:
             return []
         space = self._space_of.to_write(given)
         stored = self._store.records.put(self.scope, records, vector_space=space, vectors=given)
-        self._index(stored, space)
+        self._index(stored, space, verb="put")
         return stored
 
-    def _index(self, stored: Sequence[MemoryRecord], space: VectorSpace | None) -> None:
+    def _index(self, stored: Sequence[MemoryRecord], space: VectorSpace | None, *, verb: str) -> None:
         try:
             self._indexer(space).sync([record.point_id for record in stored])
         except BackendError as error:
             # Documented degradation: the documents are safe, and the worker goes on with the outbox.
-            _log.warning("put: stored, but not indexed yet: %s", error)
+            _log.warning("%s: stored, but not indexed yet: %s", verb, error)
         self._changed()
 
     def add_document(
@@ -212,7 +212,7 @@ class Documents:
         stored, _ = self._store.records.replace(
             self.scope, self.space, [document], records, vector_space=space
         )
-        self._index(stored, space)
+        self._index(stored, space, verb="add_document")
         return stored
 
     def _record(self, document: object) -> MemoryRecord:
@@ -354,17 +354,18 @@ class Documents:
     def delete(self, ids: Iterable[str] | None = None, *, filters: FilterLike | None = None) -> DeleteReceipt:
         """Delete the documents with these ids, or those that satisfy `filters`; unknown ids count as nothing.
 
-        The id of a document of `add_document` stands for all of its chunks, which go at once.
+        The id of a document of `add_document` stands for all of its chunks. All go in one transaction.
 
         Raises:
             InvalidInputError: neither, or both, were given: see `clear` for all of them.
         """
         if (ids is None) == (filters is None):
             raise InvalidInputError("delete: give ids or filters; clear() deletes the whole collection")
-        wanted = self._all_ids(filters) if ids is None else [checked_id(one) for one in listed(ids, "ids")]
-        receipt = self._store.records.delete(self.scope, self.space, wanted)
-        if ids is not None:
-            receipt += self._store.records.replace(self.scope, self.space, wanted)[1]
+        if ids is None:
+            receipt = self._store.records.delete(self.scope, self.space, self._all_ids(filters))
+        else:
+            wanted = [checked_id(one) for one in listed(ids, "ids")]
+            _, receipt = self._store.records.replace(self.scope, self.space, wanted, ids=wanted)
         self._changed()
         return receipt
 

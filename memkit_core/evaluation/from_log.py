@@ -25,6 +25,7 @@ from memkit_core.memory import Memory
 from memkit_core.models import Status, point_id
 from memkit_core.ports import LoggedHit, LoggedRecall
 from memkit_core.recall.weights import Ranking
+from memkit_core.stores.sqlite.copying import copy_unopened
 from memkit_core.times import Clock, utc_now
 
 FEW = 30
@@ -75,8 +76,8 @@ def evaluate_log(
 
     A recall counts recency from its own time and sees what held then, in the wording of today. The
     records that were marked useful are what should be found; those marked otherwise, what should not
-    be above them. Works on a copy in a temporary folder: no row of the store itself is changed, though its
-    vector index catches up, as whenever a memory is opened.
+    be above them. Works on a copy in a temporary folder: the file itself is only read, and one of an
+    earlier version stays as it is.
 
     Args:
         store: the file of a memory, also while others use it.
@@ -90,6 +91,7 @@ def evaluate_log(
         InvalidInputError: `ks` is empty or holds what is no count, two configurations share a name, or
             one names an embedder: the vectors of the store are of one model.
         ConfigError: there is no such file, or it holds another model's vectors.
+        SchemaError: the file is not memkit's, or a newer memkit wrote it.
     """
     counts, given = checked_ks(ks), checked_configurations(configurations)
     for one in given:
@@ -101,8 +103,7 @@ def evaluate_log(
         raise ConfigError(f"there is no memory at {shown(str(store))}")
     with tempfile.TemporaryDirectory(prefix="memkit-log-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder) / "memory.db"
-        with Memory.open(store, embedder="none") as original:
-            original.transfer.backup(copy)
+        copy_unopened(Path(store), copy)
         config = Config(max_top_k=max(Config().max_top_k, counts[-1]))
         with Memory.open(copy, config=config, embedder=embedder, clock=clock) as memory:
             memory.flush()

@@ -195,7 +195,8 @@ class Portable(Protocol):
         """Let one memory hold for each key of a scope and type, after `receive`; returns how many gave way.
 
         The newest holds, see `stores.succession.settled`; the others become superseded by it, in one
-        transaction for at most `limit` keys. What has expired by `now` holds nothing.
+        transaction for at most `limit` keys, of all scopes. What has expired by `now` holds nothing. 0 means
+        that no key is left to settle.
         """
 
 

@@ -103,12 +103,13 @@ class RecordTable(Protocol):
         sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
+        ids: Sequence[str] = (),
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
         """Put `records` in the place of those whose `source` is one of `sources`, in one transaction.
 
-        They are written as `put` does. The other records of this scope and space with such a `source`,
-        expired or not, are deleted as `delete` does; what has no `source` stays. Returns what was stored, in order, and
+        They are written as `put` does. The other records of this scope and space with such a `source`, or
+        with one of `ids`, expired or not, are deleted as `delete` does; the rest stays. Returns what was stored, in order, and
         what was deleted. Only for spaces of documents.
 
         Raises:

@@ -36,9 +36,11 @@ from memkit_core.recall.query_dates import date_fit, dates_in
 from memkit_core.recall.ranking import (
     Bools,
     Floats,
+    Ints,
     Pool,
     Scored,
     by_other_speaker,
+    is_question,
     only_the_query,
     score_pool,
 )
@@ -252,11 +254,17 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
         other_speaker=_other_speaker(query.text, found),
         # What a person asks an assistant tells about the person; between people the answer comes next.
         asks=column("asks") & ~np.isin(session, np.unique(session[column("assistant")])),
-        echoes=(session >= 0) & only_the_query(counts, totals, len(keyword_terms(query.text))),
+        echoes=_echoes(query.text, session, counts, totals),
         dated=_dated(query.text, since.tolist()),
         age_days=(to_ms(query.asked_at) - since.astype(np.float64)) / _DAY_MS,
         importance=column("importance"),
     )
+
+
+def _echoes(text: str, session: Ints, counts: Floats, totals: Floats) -> Bools:
+    if not is_question(text):
+        return np.zeros(len(session), bool)
+    return (session >= 0) & only_the_query(counts, totals, len(keyword_terms(text)))
 
 
 def _place(found: Sequence[Found], ends: Sequence[int], row: int) -> tuple[Target, bytes]:

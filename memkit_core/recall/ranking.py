@@ -314,7 +314,8 @@ def by_other_speaker(
 def only_the_query(counts: Floats, totals: Floats, terms: int) -> Bools:
     """Return which rows have the terms of the query and no other; `terms` is how many it has, repeats included.
 
-    Who asks again is not answered by the question, which is nearer to itself than any answer.
+    Who asks again is not answered by the question, which is nearer to itself than any answer; so it matters only
+    where the query is a question, see `is_question`.
     """
     if not terms or not counts.shape[1]:
         return np.zeros(len(totals), bool)
@@ -327,8 +328,12 @@ def ends_in_question(text: str, speaker: str | None) -> bool:
 
     What a user asks an assistant tells about the user, so turns by a mere role never count.
     """
-    asks = text.rstrip(_QUOTES_AND_BRACKETS).endswith(_QUESTION_MARKS)
-    return asks and is_person(speaker)
+    return is_question(text) and is_person(speaker)
+
+
+def is_question(text: str) -> bool:
+    """Return whether a text ends in a question mark, whatever quotes and brackets follow it."""
+    return text.rstrip(_QUOTES_AND_BRACKETS).endswith(_QUESTION_MARKS)
 
 
 def is_person(speaker: str | None) -> bool:

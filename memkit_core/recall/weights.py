@@ -35,8 +35,8 @@ class Ranking:
         session: Weight of the session: BM25 over all of it, and the mean of its three best dense scores.
         other_speaker: Share taken from turns not by the one speaker whom the query names.
         question: Share taken from turns that end in a question (see `ends_in_question`).
-        echo: Share taken from turns that say no other words than the query: who asks again wants what
-            was answered, or told, and not the question. No development set has such turns.
+        echo: Share taken from turns that say no other words than the query, if that is a question: who
+            asks again wants what was answered, or told. No development set has such turns.
         date: Boost for records from a date the query names. `recency` and `newer` then count
             nothing: the query says itself which time it is about.
         blend: "boost" is relevance * (1 + bounded boost); "sum" is the published weighted sum.

@@ -234,11 +234,12 @@ class _Records(_Wrapper):
         sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
+        ids: Sequence[str] = (),
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
         """See `RecordTable.replace`."""
         clean = [self._redaction.record(record) for record in records]
-        return self._wrapped.replace(scope, space, sources, clean, vector_space=vector_space)
+        return self._wrapped.replace(scope, space, sources, clean, ids=ids, vector_space=vector_space)
 
     def change(
         self,

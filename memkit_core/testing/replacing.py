@@ -51,6 +51,18 @@ class ReplacingContract(ContractGuard):
             assert len(store.records.get(scope, space, ["1"], now=NOW)) == 1
         assert store.records.replace(ALICE, "documents:none", _GUIDE) == ([], DeleteReceipt())
 
+    def test_ids_go_with_sources(self, store: RecordStore) -> None:
+        """Records that are named by id go in the same call, but for those that are written."""
+        plain = [record(ALICE, name, space=_NOTES) for name in ("x", "y", "z", *INJECTIONS)]
+        store.records.put(ALICE, [_part("1"), *plain])
+        store.records.put(ALICE, [record(ALICE, "x")])
+        stored, gone = store.records.replace(
+            ALICE, _NOTES, _GUIDE, [record(ALICE, "y", "new", space=_NOTES)], ids=["x", "y", *INJECTIONS]
+        )
+        assert ([one.id for one in stored], gone.records) == (["y"], 2 + len(INJECTIONS))
+        assert _ids(store) == {"y", "z"}
+        assert store.records.get(ALICE, MEMORIES, ["x"], now=NOW)
+
     def test_all_or_nothing(self, store: RecordStore) -> None:
         """What cannot be written changes nothing: neither is the old gone nor the new there."""
         store.records.put(ALICE, [_part("1"), _part("2")])

@@ -104,8 +104,9 @@ class Import:
         for number, row in self._rows(self._stop):
             moved = self._moved(number, row, self._stop)
             if isinstance(moved, MovedRecord):
-                target = Target(scope=moved.record.scope, space=moved.record.space)
-                target = Target(scope=target.owner, space=target.space)
+                record = moved.record
+                owner = Target(scope=record.scope, space=record.space).owner
+                target = Target(scope=owner, space=record.space)
                 given = _given(moved)
                 if target not in spaces:
                     there, held = self._held_space(target)

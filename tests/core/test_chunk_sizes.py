@@ -163,3 +163,5 @@ def test_the_command(dataset, run_script):
     assert (numbers["winner"], numbers["k"]) == (1000, [1, 5])
     with pytest.raises(AssertionError, match="--chunk-sizes takes whole"):
         run_script(run.format([*arguments, "--chunk-sizes", "0"]))
+    with pytest.raises(AssertionError, match="--chunk-sizes stands alone"):
+        run_script(run.format([*arguments, "--seed", "0"]))

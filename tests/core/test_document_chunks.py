@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memkit_core import Config, InvalidInputError, Memory, Scope
+from memkit_core import BackendUnavailableError, Config, InvalidInputError, Memory, Scope
 from memkit_core.chunking import HIERARCHY, Chunk, ContentChunker, Level
 from memkit_core.documents import NewDocument, chunk_place
+from memkit_core.indexing import Indexer
+from memkit_core.stores.sqlite.database import Database
 
 pytest.importorskip("semantic_text_splitter")
 
@@ -253,6 +255,37 @@ class TestReplacing:
         assert library.chunks("guide") == []
         assert [hit.record for hit in library.search("owl barn mice", top_k=50)] == kept
         assert library.delete(["guide"]).nothing
+
+    def test_documents_and_chunks_go_in_one_transaction(self, tmp_path, monkeypatch):
+        """What `delete` names goes together or not at all, documents of one text and of chunks."""
+        with Memory.open(tmp_path / "m.db", embedder="none") as memory:
+            library = memory.documents("library", scope=ALICE)
+            library.put([NewDocument(content="an owl", id="plain")])
+            library.add_document(GUIDE, id="guide", chunker=SMALL)
+            memory.flush()
+            write, here, written = Database.write, threading.current_thread(), []
+
+            def counted(database, operation):
+                if threading.current_thread() is here:
+                    written.append(operation)
+                return write(database, operation)
+
+            monkeypatch.setattr(Database, "write", counted)
+            assert library.delete(["plain", "guide"]).records > 1
+            assert len(written) == 1
+            assert list(library.list()) == []
+
+    @pytest.mark.parametrize("verb", ["put", "add_document"])
+    def test_what_is_not_indexed_yet_names_the_verb(self, library, monkeypatch, caplog, verb):
+        """A warning says what was called, and that it was stored."""
+
+        def fail(*_):
+            raise BackendUnavailableError("down", backend="index", operation="sync")
+
+        monkeypatch.setattr(Indexer, "sync", fail)
+        getattr(library, verb)({"put": ["an owl"], "add_document": "an owl"}[verb])
+        assert f"{verb}: stored, but not indexed yet" in caplog.text
+        assert [record.content for record in library.list()] == ["an owl"]
 
     @in_both
     def test_threads_that_replace_one_document_leave_one(self, library):

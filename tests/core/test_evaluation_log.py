@@ -1,8 +1,10 @@
 """Comparing configurations on a recall log: asked again as of then, honest about what it cannot tell."""
 
+import contextlib
 import dataclasses
 import io
 import json
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -10,10 +12,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from memkit_core import Config, ConfigError, InvalidInputError, Memory, Ranking, RecallLog, Scope
+from memkit_core import (
+    BackendError,
+    Config,
+    ConfigError,
+    InvalidInputError,
+    Memory,
+    Ranking,
+    RecallLog,
+    Scope,
+)
 from memkit_core.evaluation import Configuration, evaluate_log, log_summary, log_tables, parse_configuration
 from memkit_core.evaluation import from_log as looking
 from memkit_core.evaluation.from_log import TIME_AND_FUSION
+from memkit_core.stores.sqlite import schema
 
 ALICE, TEAM = Scope.user("alice"), Scope.workspace("team")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -220,3 +232,22 @@ def test_the_command(store, tmp_path):
         process = memkit(*wrong)
         assert (process.returncode, process.stdout) == (2, "")
         assert "--from-log" in process.stderr
+
+
+@pytest.mark.parametrize("steps", [len(schema.MIGRATIONS) - 1, len(schema.MIGRATIONS)])
+def test_the_file_is_only_read(tmp_path, steps):
+    """Not a byte of the file changes, also when it is of an earlier version."""
+    path = tmp_path / "old.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+        for step in schema.MIGRATIONS[:steps]:
+            file.executescript(step)
+        file.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        file.execute(f"PRAGMA user_version = {steps}")
+        file.execute("INSERT INTO meta VALUES ('store_id', 'theirs')")
+    before = path.read_bytes()
+    assert evaluate_log(path, ks=(1,), clock=lambda: START).judged == 0
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["old.db"]
+    (tmp_path / "no.db").write_text("this is no database, but a text that is long enough " * 99)
+    with pytest.raises(BackendError):
+        evaluate_log(tmp_path / "no.db")

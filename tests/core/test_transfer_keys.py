@@ -7,6 +7,8 @@ import pytest
 
 from memkit_core import Memory, Message, Role, Scope
 from memkit_core.conversation.summarizers import ExtractiveSummarizer
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.transfer import importing
 
 ALICE = Scope.user("alice")
 TALK = Scope.session("s1", user=ALICE)
@@ -209,3 +211,27 @@ def test_a_summary_of_other_messages_stays_away(summarised, clock, change):
             "it covers other messages than those that are there"
         ]
     assert not report.changed
+
+
+def test_who_settled_first_stops_nobody(tmp_path, clock, monkeypatch):
+    """Where another writer settles what an import was about to, the import goes on with the keys behind it."""
+    monkeypatch.setattr(importing, "BATCH", 2)
+    path = tmp_path / "one.db"
+    with (
+        Memory.open(path, clock=clock, embedder="none") as one,
+        Memory.open(path, clock=clock, embedder="none") as other,
+        Memory.open(tmp_path / "two.db", clock=clock, embedder="none") as two,
+    ):
+        for name, memory in (("a", one), ("b", two)):
+            for number in range(5):
+                memory.add(f"{name} {number}", scope=ALICE, key=f"k{number}", id=f"{name}{number}")
+        write, ahead = Database.write, [lambda: other._store.portable().settle_keys(now=clock(), limit=2)]
+
+        def contended(database, operation):
+            if operation == "settle keys" and ahead:
+                ahead.pop()()
+            return write(database, operation)
+
+        monkeypatch.setattr(Database, "write", contended)
+        assert take(one, exported(two)).superseded == 3
+        assert sorted(themes(one)) == [f"b {number}" for number in range(5)]

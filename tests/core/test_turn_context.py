@@ -1,5 +1,7 @@
 """`memory.turn_context`: what a prompt is built from, in order and within a budget."""
 
+from datetime import timedelta
+
 import pytest
 
 from memkit_core import (
@@ -370,3 +372,28 @@ def test_a_shown_profile_costs_a_turn_no_filter(memory, monkeypatch):
         assert "tent: green" in context.profile
         assert context.hits
         assert stored == []
+
+
+def test_a_document_that_does_not_hold_yet_is_not_shown(clock):
+    """The profile has what holds now: what begins later is shown from then on, and recalled as before."""
+    with Memory.open(":memory:", config=Config(disk_reserve=1), clock=clock) as memory:
+        memory.profiles.add(Profile(key="gear", document={"tent": "blue"}), scope=USER)
+        clock.now += timedelta(hours=1)
+        begins = clock.now + timedelta(days=1)
+        later = memory.profiles.add(
+            Profile(key="gear", document={"tent": "red"}), scope=USER, valid_from=begins
+        )
+        memory.profiles.add(Profile(key="diet", document={"nuts": "none"}), scope=USER)
+        context = memory.turn_context(TALK, "tent")
+        assert "nuts: none" in context.profile
+        assert "tent: red" not in context.profile
+        assert "tent: blue" in context.profile
+        assert (later.record.id in {hit.record.id for hit in context.hits}, context.truncated) == (
+            True,
+            False,
+        )
+        clock.now = begins
+        context = memory.turn_context(TALK, "tent")
+        assert "tent: red" in context.profile
+        assert "tent: blue" not in context.profile
+        assert later.record.id not in {hit.record.id for hit in context.hits}

@@ -83,19 +83,21 @@ class InMemoryRecords:
         sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
+        ids: Sequence[str] = (),
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
         """See `RecordTable.replace`."""
         check_scopes(scope, records)
         given = vector_space if vector_space is not None and vector_space.given else None
         newest = {(record.space, record.id): prepared(record) for record in records}
-        wanted = set(sources)
+        wanted, named = set(sources), set(ids)
         with self._state.open():
             rows = self._written(newest, given)
             gone = [
                 row
                 for row in self._state.rows_of(Target(scope=scope, space=space))
-                if (space, row.record.id) not in newest and row.record.source in wanted
+                if (space, row.record.id) not in newest
+                and (row.record.source in wanted or row.record.id in named)
             ]
             receipt = self._state.remove(gone)
             return [copied(rows[record.space, record.id].record) for record in records], receipt

@@ -50,25 +50,30 @@ def look(path: Path) -> Found | None:
     Raises:
         SchemaError: it is not memkit's, or was written by a newer memkit.
     """
-    log, lock = (path.with_name(path.name + end) for end in ("-wal", ".lock"))
     try:
         if not path.stat().st_size:
             return None
-        logged = log.exists() and log.stat().st_size > 0
     except FileNotFoundError:
         return None
-    # Immutable, SQLite makes no file beside it, but must not be used where another process may write.
-    how = "mode=ro" if logged or lock.exists() else "mode=ro&immutable=1"
-    with (
-        translated("open"),
-        contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as connection,
-    ):
+    with translated("open"), reading(path) as connection:
         if not version(connection):
             return None
         row = connection.execute(
             "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
         ).fetchone()
     return Found(None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2]))
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing of the file at `path`, which others may use."""
+    log, lock = (path.with_name(path.name + end) for end in ("-wal", ".lock"))
+    logged = log.exists() and log.stat().st_size > 0
+    # Immutable, SQLite makes no file beside it, but must not be used where another process may write.
+    how = "mode=ro" if logged or lock.exists() else "mode=ro&immutable=1"
+    uri = f"{path.resolve().as_uri()}?{how}"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        yield connection
 
 
 @dataclass(frozen=True, slots=True)

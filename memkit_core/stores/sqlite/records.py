@@ -133,6 +133,7 @@ class SQLiteRecords:
         sources: Sequence[str],
         records: Sequence[MemoryRecord] = (),
         *,
+        ids: Sequence[str] = (),
         vector_space: VectorSpace | None = None,
     ) -> tuple[list[MemoryRecord], DeleteReceipt]:
         """See `RecordTable.replace`."""
@@ -146,9 +147,9 @@ class SQLiteRecords:
             scope_id = find_scope(connection, scope)
             receipt = delete_records(
                 connection,
-                "r.scope_id = ? AND r.space = ? AND r.source IN (SELECT value FROM json_each(?)) "
-                "AND r.id NOT IN (SELECT value FROM json_each(?))",
-                (scope_id, space, json.dumps([*sources]), json.dumps([*newest])),
+                "r.scope_id = ? AND r.space = ? AND (r.source IN (SELECT value FROM json_each(?)) "
+                "OR r.id IN (SELECT value FROM json_each(?))) AND r.id NOT IN (SELECT value FROM json_each(?))",
+                (scope_id, space, json.dumps([*sources]), json.dumps([*ids]), json.dumps([*newest])),
             )
             if scope_id is not None:
                 drop_unused(connection, [scope_id])

@@ -25,13 +25,19 @@ WHERE {_HELD} AND r.scope_id = :scope AND r.type = :type AND r.key = :key ORDER 
 
 def settle_keys(database: Database, *, now: datetime, limit: int) -> int:
     """See `Portable.settle_keys`."""
+    while slots := _contested(database, now, limit):
+        with database.write("settle keys") as connection:
+            gave_way = sum(_settle(connection, slot, now) for slot in slots)
+        if gave_way:
+            return gave_way
+        # Another writer settled all of these first; there may be more behind them.
+    return 0
+
+
+def _contested(database: Database, now: datetime, limit: int) -> list[tuple[int, str, str]]:
+    # Before the lock of all writers is taken, since mostly there is nothing to do.
     with database.snapshot() as connection:
-        # Before the lock of all writers is taken, since mostly there is nothing to do.
-        slots = connection.execute(_CONTESTED, {"now": to_ms(now), "limit": limit}).fetchall()
-    if not slots:
-        return 0
-    with database.write("settle keys") as connection:
-        return sum(_settle(connection, slot, now) for slot in slots)
+        return connection.execute(_CONTESTED, {"now": to_ms(now), "limit": limit}).fetchall()
 
 
 def _settle(connection: sqlite3.Connection, slot: tuple[int, str, str], now: datetime) -> int:
