@@ -41,6 +41,7 @@ _KEYWORD_ONLY = Ranking(
     session=0.0,
     other_speaker=0.0,
     question=0.0,
+    echo=0.0,
     date=0.0,
     recency=0.0,
     newer=0.0,

@@ -238,7 +238,7 @@ WITHOUT_TEXT = {
         "counts",
     },
     ValueTable: {"get", "history", "delete", "list"},
-    RecallTable: {"mark", "list"},
+    RecallTable: {"mark", "list", "last_change"},
 }  # fmt: skip
 
 
