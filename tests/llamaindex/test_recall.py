@@ -268,7 +268,7 @@ def test_recall_that_fails(memory, chat, monkeypatch, caplog):
         raise BackendUnavailableError("disk on fire", backend="sqlite", operation="search")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, logger="memkit"):
-        patch.setattr(memory, "recall", broken)
+        patch.setattr(memory, "_answered", broken)
         assert adapter.get() == [user("owl name?")]
     assert adapter.last_missing == {"recall"}
     assert "disk on fire" in caplog.text
