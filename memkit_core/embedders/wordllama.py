@@ -85,7 +85,7 @@ class WordLlamaEmbedder:
         for start in range(0, len(text), _SLICE_CHARS):
             ids = tokenizer.encode(text[start : start + _SLICE_CHARS], add_special_tokens=False).ids
             if ids:
-                total += weights[np.minimum(ids, len(weights) - 1)].sum(axis=0)
+                total += np.add.reduce(weights.take(ids, axis=0, mode="clip"), axis=0)
                 tokens += len(ids)
         return total / np.float32(max(tokens, 1))
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memkit.index")
 
-_FLUSH_EVERY = 4096
+_FLUSH_EVERY = 2048
 """Changes applied before the index is flushed and the outbox confirmed: a flush holds the GIL while the
 disk works, nearly as long for few changes as for many, but each recall reads what is unconfirmed."""
 _FILTERED_BY_INDEX = INDEXED_FIELDS - {"expires_at"}

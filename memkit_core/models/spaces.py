@@ -33,14 +33,15 @@ def point_id(scope: Scope | bytes, space: str, record_id: str) -> uuid.UUID:
 
     `scope` may be its digest alone.
     """
-    return _point_id(scope if isinstance(scope, bytes) else scope.digest, space, record_id)
+    return uuid.UUID(int=_point_number(scope if isinstance(scope, bytes) else scope.digest, space, record_id))
 
 
-# A write asks for the point of a row several times, and one costs as much as a statement.
+# A write asks for the point of a row several times, and one costs as much as a statement. Numbers are kept, not
+# UUIDs: the garbage collector would look at each of them every time.
 @lru_cache(maxsize=16_384)
-def _point_id(digest: bytes, space: str, record_id: str) -> uuid.UUID:
+def _point_number(digest: bytes, space: str, record_id: str) -> int:
     # The space cannot hold NUL, so this encoding is unambiguous.
-    return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}")
+    return uuid.uuid5(_POINTS, f"{digest.hex()}{space}\0{record_id}").int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

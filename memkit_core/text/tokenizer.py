@@ -77,11 +77,9 @@ _CLITICS: Final = ("'s", "'ll", "'re", "'ve", "'d", "'m")
 _stem_lock = threading.Lock()
 
 
-class _Piece(NamedTuple):
-    """Terms of one piece of text between white space."""
-
-    content: tuple[str, ...]
-    stop: tuple[str, ...]
+_Piece = tuple[tuple[str, ...], tuple[str, ...]]
+"""Terms of one piece of text between white space: content and stop words. A plain tuple of plain tuples, because the
+garbage collector looks at tens of thousands of other objects each time, while all threads wait."""
 
 
 class _Patterns(NamedTuple):
@@ -110,8 +108,8 @@ def keyword_terms(text: str) -> list[str]:
     stop: list[str] = []
     for piece in text.split():
         terms = _remembered(piece) if len(piece) <= _MAX_CACHED_PIECE else _analyse(piece)
-        content += terms.content
-        stop += terms.stop
+        content += terms[0]
+        stop += terms[1]
     return content or stop
 
 
@@ -132,7 +130,7 @@ def _analyse(piece: str) -> _Piece:
         (stop if word in _STOP_WORDS else content).append(_stem(word))
     if not found and (symbols := _patterns().not_symbol.sub("", clean)[:MAX_TERM_LENGTH]):
         (content if symbols.strip(_STOP_SYMBOLS) else stop).append(symbols)
-    return _Piece(tuple(content), tuple(stop))
+    return tuple(content), tuple(stop)
 
 
 def _clean(piece: str) -> str:

@@ -53,10 +53,12 @@ class Postings:
     def add(self, partition_id: int, seq: int, terms: Sequence[str]) -> None:
         """Index one row's terms; nothing is written before `write`."""
         length = len(terms)
-        self._rows += [
-            (partition_id, number, seq, count, length)
-            for number, count in Counter(map(term_number, terms)).items()
-        ]
+        numbers = [term_number(term) for term in terms]
+        # Most texts say most words once.
+        counts = dict.fromkeys(numbers, 1)
+        if len(counts) < length:
+            counts = Counter(numbers)
+        self._rows += [(partition_id, number, seq, count, length) for number, count in counts.items()]
         added = self._added.setdefault(partition_id, [0, 0])
         added[0] += 1
         added[1] += length
