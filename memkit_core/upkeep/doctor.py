@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from memkit_core.config import MEBIBYTE, Config
-from memkit_core.errors import BackendError, shown
+from memkit_core.errors import BackendError, ConfigError, shown
 from memkit_core.indexing import Indexers
-from memkit_core.ports import VectorSpace
+from memkit_core.models import CHUNK
+from memkit_core.ports import MovedRecord, Selection, VectorSpace
+from memkit_core.scope import Scope
 from memkit_core.stores.handle import StoreHandle
 from memkit_core.times import Clock
 
@@ -79,7 +82,7 @@ class Doctor:
         found = [*self._settings(), *self._files(), *self._step()]
         if not any(one.code == "damaged" for one in found):
             # Of a damaged file nothing else can be trusted, or even read.
-            found += [*self._models(), *self._outbox(), *self._jobs()]
+            found += [*self._models(), *self._outbox(), *self._jobs(), *self._chunks()]
         return sorted(found, key=lambda one: list(Level).index(one.level))
 
     def _settings(self) -> Iterator[Finding]:
@@ -194,6 +197,53 @@ class Doctor:
                 remedy="mend what failed, then memory.flush() or open the memory again: both try once more",
             )
 
+    def _chunks(self) -> Iterator[Finding]:
+        cut = self._places_of_chunks()
+        if not cut:
+            return
+        yield Finding(
+            level=Level.INFO,
+            code="chunk-size-unmeasured",
+            what=f"{len(cut):,} documents are cut into chunks; the store does not know whether their size was measured",
+            remedy="compare sizes on data like yours: memkit eval PATH --chunk-sizes 256,512,1024",
+        )
+        apart = sum(not any(_overlap(places) for places in levels.values()) for levels in cut.values())
+        if apart == len(cut):
+            yield Finding(
+                level=Level.WARNING,
+                code="chunks-without-overlap",
+                what=f"in none of {apart:,} documents do chunks overlap: what stands across a border is found by "
+                "neither side",
+                remedy="add the documents again with an overlap of 0.1 to 0.2, the default of ContentChunker",
+            )
+
+    def _places_of_chunks(self) -> dict[tuple[Scope, str, str], dict[object, list[tuple[int, int]]]]:
+        """Of each document of several chunks of a size, by size, where these begin and end."""
+        counts = self._store.records.counts()
+        spaces = tuple({count.space for count in counts if count.space.startswith("documents:")})
+        cut: dict[tuple[Scope, str, str], dict[object, list[tuple[int, int]]]] = {}
+        try:
+            rows_of = self._store.portable().snapshot
+        except ConfigError:
+            # A store of somebody else's that cannot tell its rows; nothing is said of its chunks.
+            return cut
+        if spaces:
+            with rows_of(Selection(spaces=spaces, now=self._clock())) as snapshot:
+                records = (row.record for row in snapshot.rows() if isinstance(row, MovedRecord))
+                for record in records:
+                    place = record.metadata.get(CHUNK)
+                    if record.source is None or not isinstance(place, Mapping):
+                        continue
+                    start, end = place.get("start"), place.get("end")
+                    if isinstance(start, int) and isinstance(end, int):
+                        document = (record.scope, record.space, record.source)
+                        cut.setdefault(document, {}).setdefault(place.get("level"), []).append((start, end))
+        several = {
+            document: {level: places for level, places in levels.items() if len(places) > 1}
+            for document, levels in cut.items()
+        }
+        return {document: levels for document, levels in several.items() if levels}
+
     def _jobs(self) -> Iterator[Finding]:
         for job in self._store.jobs.list():
             if job.last_error is not None:
@@ -203,6 +253,12 @@ class Doctor:
                     what=f"the periodic job {job.name} failed at {job.last_run_at:%Y-%m-%d %H:%M}: {job.last_error}",
                     remedy=f"mend that; it is tried again at {job.due_at:%Y-%m-%d %H:%M}",
                 )
+
+
+def _overlap(places: list[tuple[int, int]]) -> bool:
+    """Whether one of some chunks of one size begins before the one before it ends."""
+    ordered = sorted(places)
+    return any(later[0] < earlier[1] for earlier, later in pairwise(ordered))
 
 
 def _named(model: str, revision: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from memkit_core import Config, Memory, Schedule, Scope
+from memkit_core.chunking import Chunk
 from memkit_core.connect import connect
 from memkit_core.errors import BackendUnavailableError
 from memkit_core.times import utc_now
@@ -275,6 +276,37 @@ def test_on_the_command_line(path):
     assert "run memkit repair" in memkit(code=1).stdout
 
 
+def in_words(size, overlap):
+    """Chunks of so many words, each beginning so many before the end of the one before."""
+
+    def cut(text):
+        words = [(one.start(), one.end()) for one in re.finditer(r"\S+", text)]
+        pieces = [words[n : n + size] for n in range(0, len(words), size - overlap)]
+        places = [(piece[0][0], piece[-1][1]) for piece in pieces]
+        return [Chunk(content=text[start:end], start=start, end=end) for start, end in places]
+
+    return cut
+
+
+def test_chunks_are_looked_at(tmp_path):
+    """Chunks that never overlap are a warning, chunks at all a reason to measure their size; one chunk is neither."""
+    text = " ".join(f"word{n}" for n in range(40))
+    with Memory.open(tmp_path / "m.db") as memory:
+        library = memory.documents("library", scope=ALICE)
+        library.add_document("one short text", id="short", chunker=in_words(10, 0))
+        memory.flush()
+        assert memory.upkeep.doctor() == []
+        library.add_document(text, id="apart", chunker=in_words(10, 0))
+        memory.flush()
+        assert [one.code for one in memory.upkeep.doctor()] == [
+            "chunks-without-overlap",
+            "chunk-size-unmeasured",
+        ]
+        library.add_document(text, id="over", chunker=in_words(10, 2))
+        memory.flush()
+        assert [one.code for one in memory.upkeep.doctor()] == ["chunk-size-unmeasured"]
+
+
 DOCS = Path(__file__).parents[2] / "docs" / "upkeep.md"
 
 
@@ -282,7 +314,7 @@ def test_every_code_is_documented():
     """Each code stands in `docs/upkeep.md` with its level."""
     text = DOCS.read_text()
     found = re.findall(r'level=Level\.(\w+),\s+code="([a-z-]+)"', inspect.getsource(doctor))
-    assert len(found) == 12
+    assert len(found) == 14
     for level, code in found:
         assert f"| `{code}` | {level} |" in text
     assert "| `out-of-step` | ERROR |" in text
