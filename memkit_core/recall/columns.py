@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,12 +67,6 @@ class Chosen(Sequence[Any]):
         """How many were chosen."""
         return len(self._places)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        """The element of that number."""
-        if isinstance(index, slice):
-            return Chosen(self._elements, self._places[index])
+    def __getitem__(self, index: Any) -> Any:
+        """The element of that number, counted from 0."""
         return self._elements[self._places[index]]

@@ -16,8 +16,8 @@ class Ranking:
 
     Chosen on the questions of five LoCoMo conversations and checked on seven other sets (assistant
     chats, meetings, phone logs, passages, single facts; English and Chinese) with WordLlama
-    256-d vectors and 100 candidates a leg. Halving or doubling one value moves recall@10 by at most
-    0.012 on LoCoMo, 0.027 on other sets with sessions. `importance` is a guess: no set has it.
+    256-d vectors and 100 candidates a leg. What each of them brings on every set stands in
+    docs/recall.md. `importance` is a guess: no set has it.
 
     Weights are relative to the fused score of the record itself, which counts 1; 0 switches a
     signal off.
