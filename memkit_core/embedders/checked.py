@@ -60,6 +60,7 @@ class CheckedEmbedder:
         self._batch = batch
         self._cache = _Cache(cache_size, cache_seconds, monotonic)
         self._dimension = dimension
+        self._word_dimension: int | None = None
         self._given = given
         self._mutex = ThreadLock()
 
@@ -104,6 +105,11 @@ class CheckedEmbedder:
         if not 0 <= share <= 1:
             raise ModelError(f"knows() gave {share}, not a share from 0 to 1", model=self.model)
         return share
+
+    @property
+    def compares_words(self) -> bool:
+        """Whether the model is a `WordEmbedder`."""
+        return callable(getattr(self._embedder, "embed_words", None))
 
     @property
     def dimension(self) -> int | None:
@@ -156,6 +162,24 @@ class CheckedEmbedder:
             vector = self._ask_query(text)
         return vector.copy()
 
+    def embed_words(self, words: Sequence[str]) -> Matrix:
+        """The vectors of single words, all of one length, see `WordEmbedder`; only for a model that `compares_words`.
+
+        Raises:
+            ModelError: the model failed or answered nonsense.
+        """
+        embed: Callable[[list[str]], Matrix] = getattr(self._embedder, "embed_words")  # noqa: B009 - no part of the port
+        rows = self._checked(partial(embed, list(words)), len(words))
+        with self._mutex:
+            if self._word_dimension is None:
+                self._word_dimension = rows.shape[1]
+        if rows.shape[1] != self._word_dimension:
+            raise ModelError(
+                f"returned {rows.shape[1]} dimensions for words, before {self._word_dimension}",
+                model=self.model,
+            )
+        return rows
+
     def _ask_query(self, text: str) -> Vector:
         vector: Vector = self._call(lambda: np.asarray(self._embedder.embed_query(text))[np.newaxis], 1)[0]
         self._cache.put(self._key("query", text), vector)
@@ -165,6 +189,18 @@ class CheckedEmbedder:
         return self._dimension or len(self._ask_query("dimension"))
 
     def _call(self, embed: Callable[[], Matrix], count: int) -> Matrix:
+        rows = self._checked(embed, count)
+        with self._mutex:
+            if self._dimension is None:
+                self._dimension = rows.shape[1]
+        if rows.shape[1] != self._dimension:
+            raise ModelError(
+                f"returned vectors of {rows.shape[1]} dimensions, those before have {self._dimension}",
+                model=self.model,
+            )
+        return rows
+
+    def _checked(self, embed: Callable[[], Matrix], count: int) -> Matrix:
         try:
             # A copy: what the model returned stays the model's. Too large for float32 is not finite.
             with np.errstate(over="ignore"):
@@ -181,14 +217,6 @@ class CheckedEmbedder:
         if not (np.abs(rows) < _LARGEST).all():
             raise ModelError(
                 f"returned numbers that are not finite, or above {_LARGEST:g}, for {count} text(s)",
-                model=self.model,
-            )
-        with self._mutex:
-            if self._dimension is None:
-                self._dimension = rows.shape[1]
-        if rows.shape[1] != self._dimension:
-            raise ModelError(
-                f"returned vectors of {rows.shape[1]} dimensions, those before have {self._dimension}",
                 model=self.model,
             )
         return rows

@@ -42,6 +42,7 @@ class LangChainEmbedder:
         # What only memkit's own, and objects made for it, say of themselves; see `CheckedEmbedder`.
         self.fast = getattr(embeddings, "fast", False) is True
         self.knows = getattr(embeddings, "knows", None)
+        self.embed_words = getattr(embeddings, "embed_words", None)
         self._embeddings = embeddings
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:

@@ -27,6 +27,8 @@ MODEL = f"wordllama/{NAME}"
 _WEIGHTS = Path("weights") / "l2_supercat_256.safetensors"
 _TOKENIZER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
 
+_WORD_DIMENSIONS = 128
+
 # Longer texts are tokenized in slices: an encoding costs some hundred bytes a character.
 _SLICE_CHARS = 32_768
 
@@ -77,6 +79,16 @@ class WordLlamaEmbedder:
             )
             known += sum(count for count in counts if count > 1)
         return min(known / letters, 1.0) if letters else 1.0
+
+    def embed_words(self, words: Sequence[str]) -> Matrix:
+        """See `WordEmbedder.embed_words`: shape `(n, 128) float32`.
+
+        The first half of a vector is one too (trained so: Kusupati et al., "Matryoshka Representation Learning",
+        NeurIPS 2022); it tells words as well apart in half the time.
+        """
+        rows = self.embed_documents(words)[:, :_WORD_DIMENSIONS]
+        rows[[number for number, word in enumerate(words) if self.knows(word) < 1]] = 0
+        return rows
 
     def _embed(self, text: str) -> Vector:
         weights, tokenizer = self._load()

@@ -35,6 +35,7 @@ ADVERSARIAL = "adversarial"
 _KEYWORD_ONLY = Ranking(
     keyword=1.0,
     dense=0.0,
+    related=0.0,
     neighbour=0.0,
     passage=0.0,
     passage_radius=0,

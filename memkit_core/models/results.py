@@ -73,6 +73,7 @@ class ScoredRecord:
 
 
 _LIFTED = {
+    "related": "has words related to the query's",
     "neighbour": "beside a turn that matches",
     "passage": "in a passage that matches",
     "session": "in a session that matches",

@@ -23,6 +23,7 @@ from memkit_core.ports.models import (
     Summarizer,
     TokenCounter,
     Verdict,
+    WordEmbedder,
 )
 from memkit_core.ports.moving import (
     Copyable,
@@ -49,7 +50,7 @@ from memkit_core.ports.partitions import (
 )
 from memkit_core.ports.recalls import LoggedHit, LoggedRecall, RecallTable
 from memkit_core.ports.records import ListQuery, RecordTable
-from memkit_core.ports.rows import Access, Candidate, RecordCount, Standing
+from memkit_core.ports.rows import CANDIDATE_TEXT, Access, Candidate, RecordCount, Standing
 from memkit_core.ports.rules import Add, MemoryView, Remove, Rewrite, Step
 from memkit_core.ports.spaces import SpaceTable, Unembedded, VectorSource, VectorTable
 from memkit_core.ports.stores import Logged, Problem, RecordStore
@@ -57,6 +58,7 @@ from memkit_core.ports.values import ValueTable
 from memkit_core.ports.vectors import Matrix, Vector, VectorSpace
 
 __all__ = [
+    "CANDIDATE_TEXT",
     "INDEXED_FIELDS",
     "LONGEST_LEASE",
     "Access",
@@ -127,4 +129,5 @@ __all__ = [
     "VectorSpace",
     "VectorTable",
     "Verdict",
+    "WordEmbedder",
 ]

@@ -30,6 +30,16 @@ class Embedder(Protocol):
         """The vector to compare with documents; all zero when there is nothing to embed."""
 
 
+class WordEmbedder(Protocol):
+    """What an embedder may do besides: compare single words, in microseconds a word and without a network.
+
+    Recall then lets words count that are related to those of the query, see `Ranking.related`.
+    """
+
+    def embed_words(self, words: Sequence[str]) -> Matrix:
+        """One row a word, in order; all zero for a word that the model does not know."""
+
+
 class TokenCounter(Protocol):
     """Counts what a model will be charged for a text."""
 

@@ -9,6 +9,9 @@ from uuid import UUID
 
 from memkit_core.scope import Scope
 
+CANDIDATE_TEXT = 1024
+"""Characters of a row's content that ranking may read."""
+
 
 class Candidate(NamedTuple):
     """What ranking needs of a row: light enough to read a thousand for a query.
@@ -21,6 +24,7 @@ class Candidate(NamedTuple):
         length: how many terms its text has.
         importance: in [0, 1].
         since: milliseconds; `valid_from`, else `occurred_at` of a turn, else `created_at`.
+        text: the first `CANDIDATE_TEXT` characters of its content.
         session: a number that names the turn's session, -1 for what is no turn.
         position: place of the turn in its session, -1 for what is no turn.
         speaker, role: who said it, for a turn.
@@ -32,6 +36,7 @@ class Candidate(NamedTuple):
     length: int
     importance: float
     since: int
+    text: str = ""
     session: int = -1
     position: int = -1
     speaker: str | None = None

@@ -44,7 +44,10 @@ from memkit_core.recall.ranking import (
     only_the_query,
     score_pool,
 )
+from memkit_core.recall.related import relatedness
 from memkit_core.recall.stored import StoredLegs
+from memkit_core.recall.words import WordTable
+from memkit_core.stores.keyword_scores import query_terms
 from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
 from memkit_core.times import from_ms, to_ms
@@ -89,6 +92,7 @@ class Recall:
         self._indexer = indexer
         self._copies = copies
         self._stored = StoredLegs(store, indexer)
+        self._table: tuple[CheckedEmbedder, WordTable] | None = None
 
     def run(self, query: RecallQuery) -> RecallResult:
         """The hits of `query`, best first."""
@@ -104,11 +108,19 @@ class Recall:
     def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
         vector, space, ranking = self._embedded(query, model, missing)
-        found = [self._found(query, target, vector, space, missing) for target in query.targets]
-        found = [one for one in found if one.candidates]
-        if not found:
+        if ranking.related > 0 and ranking.keyword > 0 and not missing:
+            query = dataclasses.replace(query, words=self._words(model))
+        try:
+            found, pool = self._candidates(query, vector, space, missing)
+        except ModelError:
+            if query.words is None:
+                raise
+            # Documented degradation: without what the model knows of words the rest still answers.
+            missing.add("dense")
+            query = dataclasses.replace(query, words=None)
+            found, pool = self._candidates(query, vector, space, missing)
+        if pool is None:
             return RecallResult(missing=frozenset(missing))
-        pool = _pool(query, found)
         scored = score_pool(pool, ranking)
         taken, truncated = self._taken(query, found, pool, scored)
         cosines = {} if vector is None else self._cosines(query, vector, space, found, taken)
@@ -152,6 +164,24 @@ class Recall:
             # Documented degradation: the keyword leg answers, the result says what was missing.
             missing.add("dense")
             return None, None, query.ranking
+
+    def _candidates(
+        self, query: RecallQuery, vector: Vector | None, space: VectorSpace | None, missing: set[str]
+    ) -> tuple[list[Found], Pool | None]:
+        """What was found for each target that has anything, and all of it as one pool; None when there is nothing."""
+        found = [self._found(query, target, vector, space, missing) for target in query.targets]
+        found = [one for one in found if one.candidates]
+        return found, _pool(query, found) if found else None
+
+    def _words(self, model: CheckedEmbedder) -> WordTable | None:
+        """The words that were compared by `model` so far; None if it compares none."""
+        if not model.compares_words:
+            return None
+        known = self._table
+        if known is None or known[0] is not model:
+            # Two threads may each make one: the later stays, and nothing but time is lost.
+            known = self._table = model, WordTable(model.embed_words)
+        return known[1]
 
     def _found(
         self,
@@ -240,7 +270,7 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
         return np.concatenate([one.columns[name] for one in found])
 
     given = [one.counts for one in found if one.counts is not None]
-    # Only what surrounds a turn is counted.
+    # Only what surrounds a turn is counted, and what has related words.
     counts = np.concatenate(given) if given else np.zeros((sum(len(one.columns) for one in found), 0))
     session, since = column("session"), column("since")
     totals = column("length").astype(np.float64)
@@ -248,6 +278,7 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
         keyword=np.concatenate([one.keyword for one in found]),
         cosine=np.concatenate([one.cosine for one in found]),
         counts=counts,
+        related=_related(query, counts, found),
         totals=totals,
         session=session,
         position=column("position"),
@@ -259,6 +290,14 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
         age_days=(to_ms(query.asked_at) - since.astype(np.float64)) / _DAY_MS,
         importance=column("importance"),
     )
+
+
+def _related(query: RecallQuery, counts: Floats, found: Sequence[Found]) -> Floats:
+    if query.words is None:
+        return np.zeros_like(counts)
+    words = [words for one in found for words in one.words or ()]
+    led = np.concatenate([(one.keyword > 0) | ~np.isnan(one.cosine) for one in found])
+    return relatedness(query.text, query_terms(query.text), counts, words, led, query.words)
 
 
 def _echoes(text: str, session: Ints, counts: Floats, totals: Floats) -> Bools:
@@ -346,7 +385,7 @@ def similarity(cosine: float | None) -> float | None:
     return None if cosine is None else min(max(round((1 + cosine) / 2, 6), 0.0), 1.0)
 
 
-_LIFTS = ("neighbour", "passage", "session", "date", "newer")
+_LIFTS = ("related", "neighbour", "passage", "session", "date", "newer")
 
 
 def _hit(one: _Taken, pool: Pool, scored: Scored, compared: float | None) -> ScoredRecord:

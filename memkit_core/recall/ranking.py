@@ -42,8 +42,9 @@ class Pool:
     Attributes:
         keyword: `(n,)` raw BM25, 0 for a record that is not in the keyword leg.
         cosine: `(n,)` cosine, NaN for a record that is not in the dense leg.
-        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`;
-            only what surrounds a turn is scored by them, so without turns `t` may be 0.
+        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`. Only what
+            surrounds a turn and `related` are scored by them, so without either `t` may be 0.
+        related: `(n, t)` in [0, 1], see `memkit_core.recall.related.relatedness`; 0 where no words are compared.
         totals: `(n,)` number of terms of each record.
         session: `(n,)` any number naming the session, -1 for a record outside any.
         position: `(n,)` place of the turn in its session; ignored where session is -1.
@@ -58,6 +59,7 @@ class Pool:
     keyword: Floats
     cosine: Floats
     counts: Floats
+    related: Floats
     totals: Floats
     session: Ints
     position: Ints
@@ -79,12 +81,16 @@ class Scored:
 
 def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     """Score every candidate: fusion, context, dampings and date, the blend with time, diversity."""
-    keyword, dense = scale_to_best(pool.keyword), scale_above_floor(pool.cosine)
+    idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
+    hinted = counts_of_related(pool.related * ranking.related)
+    hints = bm25(hinted, pool.totals, idf) if hinted.any() else np.zeros_like(pool.keyword)
+    words = pool.keyword + hints
+    keyword, dense = scale_to_best(words), scale_above_floor(pool.cosine)
     fused = weighted_fusion(keyword, dense, ranking)
     if ranking.fusion == "rrf":
-        fused = reciprocal_rank_fusion(pool, ranking)
+        fused = reciprocal_rank_fusion(words, pool.cosine, ranking)
     legs = {"keyword": keyword, "dense": dense, "fused": fused}
-    signals = legs | _surroundings(legs, pool, ranking)
+    signals = legs | _surroundings(legs, pool, pool.counts + hinted, idf, ranking)
     relevance = add_context(signals, pool.session, ranking)
     if pool.other_speaker.any():
         relevance *= 1 - ranking.other_speaker * pool.other_speaker
@@ -100,6 +106,7 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
         "recency": recency(pool.age_days, ranking.recency_days),
         "newer": newness(pool.age_days, pool.session),
         "importance": pool.importance,
+        "related": hints / (_largest(words) or 1),
     }
     if pool.dated.any():
         signals |= {name: np.zeros_like(relevance) for name in ("recency", "newer")}
@@ -107,18 +114,19 @@ def score_pool(pool: Pool, ranking: Ranking) -> Scored:
     return Scored(score=score, signals=signals)
 
 
-def _surroundings(legs: Mapping[str, Floats], pool: Pool, ranking: Ranking) -> dict[str, Floats]:
+def _surroundings(
+    legs: Mapping[str, Floats], pool: Pool, counts: Floats, idf: Floats, ranking: Ranking
+) -> dict[str, Floats]:
     """What surrounds each turn: the signals of `add_context`, 0 for a record outside any session."""
     turns = pool.session >= 0
     if not turns.any():
         return dict.fromkeys(("neighbour", "passage", "session"), np.zeros_like(legs["fused"]))
-    idf = bm25_idf(np.count_nonzero(pool.counts, axis=0), len(pool.keyword))
     order = in_order(pool.session, pool.position)
     around = pairs_within(order, pool.session, pool.position, ranking.passage_radius)
     directly = pairs_within(order, pool.session, pool.position, 1)
-    passage = passage_scores(pool, idf, around)
+    passage = passage_scores(counts, pool.totals, idf, around)
     beside = mean_beside(legs["dense"], directly)
-    whole = session_scores(pool, idf)
+    whole = session_scores(counts, pool.totals, pool.session, idf)
     best = best_of_session(legs["dense"], pool.session)
     return {
         "neighbour": best_neighbour(legs["fused"], directly),
@@ -127,7 +135,7 @@ def _surroundings(legs: Mapping[str, Floats], pool: Pool, ranking: Ranking) -> d
     }
 
 
-def bm25_idf(document_frequency: NDArray[np.integer], documents: int) -> Floats:
+def bm25_idf(document_frequency: NDArray[np.integer] | Floats, documents: int) -> Floats:
     """Return ln(1 + (N - df + 0.5) / (df + 0.5)), which is never negative.
 
     Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with
@@ -154,6 +162,15 @@ def bm25(counts: Floats, totals: Floats, idf: Floats, *, k1: float = BM25_K1, b:
     filled = totals[totals > 0]
     average = float(filled.mean()) if filled.size else 0.0
     return bm25_weight(counts, totals, average, k1=k1, b=b) @ idf
+
+
+def counts_of_related(relatedness: Floats) -> Floats:
+    """Return what part of an occurrence brings `relatedness` times the score of a whole one, in a text of usual length.
+
+    BM25 saturates, so a tenth of an occurrence would bring far more than a tenth of its score: solved for the count c
+    in c * (k1 + 1) / (c + k1) = relatedness.
+    """
+    return BM25_K1 * relatedness / (BM25_K1 + 1 - relatedness)
 
 
 def scale_to_best(scores: Floats) -> Floats:
@@ -188,16 +205,16 @@ def weighted_fusion(keyword: Floats, dense: Floats, ranking: Ranking) -> Floats:
     return both / (ranking.keyword + ranking.dense)
 
 
-def reciprocal_rank_fusion(pool: Pool, ranking: Ranking) -> Floats:
+def reciprocal_rank_fusion(words: Floats, cosine: Floats, ranking: Ranking) -> Floats:
     """Return the weighted sum of (k + 1) / (k + rank) over both legs, divided by the weights.
 
     Rank starts at 1; a record missing from a leg adds nothing. Cormack, Clarke and Büttcher,
     SIGIR 2009 (k = 60); the factor k + 1 only brings the best possible score to 1.
     """
-    fused = np.zeros_like(pool.keyword)
+    fused = np.zeros_like(words)
     for weight, scores, present in (
-        (ranking.keyword, pool.keyword, pool.keyword > 0),
-        (ranking.dense, pool.cosine, ~np.isnan(pool.cosine)),
+        (ranking.keyword, words, words > 0),
+        (ranking.dense, cosine, ~np.isnan(cosine)),
     ):
         rows = np.flatnonzero(present)
         best_first = rows[np.argsort(-scores[rows], kind="stable")]
@@ -218,30 +235,30 @@ def best_neighbour(scores: Floats, directly: Pairs) -> Floats:
     return best
 
 
-def passage_scores(pool: Pool, idf: Floats, around: Pairs) -> Floats:
+def passage_scores(each: Floats, lengths: Floats, idf: Floats, around: Pairs) -> Floats:
     """Return the scaled BM25 of each turn joined with those it is paired with.
 
     Overlapping windows as passages: Kaszkiel and Zobel, "Effective Ranking with Arbitrary
     Passages" (JASIST 2001). Words of a question may be spread over an exchange.
     """
-    counts, totals = pool.counts.copy(), pool.totals.copy()
+    counts, totals = each.copy(), lengths.copy()
     for left, right in around:
-        counts[left] += pool.counts[right]
-        counts[right] += pool.counts[left]
-        totals[left] += pool.totals[right]
-        totals[right] += pool.totals[left]
+        counts[left] += each[right]
+        counts[right] += each[left]
+        totals[left] += lengths[right]
+        totals[right] += lengths[left]
     return scale_to_best(bm25(counts, totals, idf))
 
 
-def session_scores(pool: Pool, idf: Floats) -> Floats:
+def session_scores(each: Floats, lengths: Floats, session: Ints, idf: Floats) -> Floats:
     """Return the scaled BM25 of the pool's part of each turn's session, coarse to fine.
 
     A record outside any session is a session of its own.
     """
-    group, _ = _groups(pool.session)
-    counts, totals = np.zeros_like(pool.counts), np.zeros_like(pool.totals)
-    np.add.at(counts, group, pool.counts)
-    np.add.at(totals, group, pool.totals)
+    group, _ = _groups(session)
+    counts, totals = np.zeros_like(each), np.zeros_like(lengths)
+    np.add.at(counts, group, each)
+    np.add.at(totals, group, lengths)
     return scale_to_best(bm25(counts, totals, idf))[group]
 
 

@@ -78,6 +78,7 @@ class StoredLegs:
             keyword=np.array([keyword.get(one.point, 0.0) for one in candidates]),
             cosine=np.array([cosine.get(one.point, math.nan) for one in candidates]),
             counts=self._store.keywords.counts(target, query.text, candidates) if query.counted else None,
+            words=None if query.words is None else query.words.numbers([one.text for one in candidates]),
         )
 
     def _nearest(

@@ -26,6 +26,8 @@ class Ranking:
         keyword: Weight of the keyword leg, in a record, its `passage` and its `session`.
         dense: Weight of the dense leg, likewise; times the share of the query that the embedder knows,
             see `CheckedEmbedder.knows`.
+        related: Weight of a word related to one of the query's, where the embedder compares words: times the square
+            of their cosine it counts as a part of that word, in a record, its `passage` and its `session`; 0 to 1.
         fusion: "weighted" adds scaled scores; "rrf" adds reciprocal ranks, worse on most sets.
         rrf_k: Constant of "rrf".
         neighbour: Weight of the better of the two turns beside a turn.
@@ -53,6 +55,7 @@ class Ranking:
 
     keyword: float = 1.0
     dense: float = 0.5
+    related: float = 1.0
     fusion: Literal["weighted", "rrf"] = "weighted"
     rrf_k: int = 60
     neighbour: float = 0.4
@@ -82,6 +85,10 @@ class Ranking:
         if not isinstance(self.passage_radius, int) or self.passage_radius > _FARTHEST:
             raise ConfigError(
                 f"passage_radius must be a whole number from 0 to {_FARTHEST}, got {shown(self.passage_radius)}"
+            )
+        if self.related > 1:
+            raise ConfigError(
+                f"related must be at most 1, or a related word beats the word itself, got {shown(self.related)}"
             )
         if max(self.other_speaker, self.question, self.echo, self.diversity) >= 1:
             raise ConfigError(

@@ -127,6 +127,16 @@ class EmbedderContract(ContractGuard):
         _checked(embedder.embed_documents([*BLANK, TEXTS[0]]), count=len(BLANK) + 1)
         _checked(embedder.embed_query("")[np.newaxis], count=1)
 
+    def test_words_are_compared_alone(self, embedder: Embedder) -> None:
+        """A model that compares words gives each its row, the same in any company, and zeros for what it does not know."""
+        embed = getattr(embedder, "embed_words", None)
+        if embed is None:
+            return
+        rows = _checked(embed(["dog", "puppy", "dog"]), count=3)
+        self._same(rows[2], rows[0])
+        self._same(_checked(embed(["puppy"]), count=1)[0], rows[1])
+        assert len(embed([])) == 0
+
     def _same(self, found: Matrix, expected: Matrix) -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=self.tolerance)
 

@@ -11,7 +11,7 @@ import pytest
 from memkit_core.errors import InvalidInputError
 from memkit_core.filters import parse_filter
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Role, Status, Target
-from memkit_core.ports import ListQuery, RecordStore
+from memkit_core.ports import CANDIDATE_TEXT, ListQuery, RecordStore
 from memkit_core.testing.guard import ContractGuard
 from memkit_core.testing.samples import (
     ALICE,
@@ -186,7 +186,7 @@ class CandidatesContract(ContractGuard):
     """What ranking reads of a row."""
 
     def test_what_a_candidate_tells(self, store: RecordStore) -> None:
-        """A candidate tells length in terms, importance, since when, and the place of a turn."""
+        """A candidate tells length in terms, importance, since when, how it begins, and the place of a turn."""
         memory = record(ALICE, "m", "green tea", importance=0.3, occurred_at=NOW, valid_from=later(days=-1))
         store.records.put(ALICE, [memory])
         said = message("t", "Do you like tea?", role=Role.ASSISTANT, speaker="Bo", created_at=later(days=-2))
@@ -195,12 +195,17 @@ class CandidatesContract(ContractGuard):
             Target(scope=ALICE), [memory.point_id], radius=0, where=None, now=NOW
         )
         assert (plain.length, plain.importance, plain.since) == (2, 0.3, to_ms(later(days=-1)))
+        assert plain.text == "green tea"
         assert (plain.session, plain.position, plain.speaker, plain.role) == (-1, -1, None, None)
         point = record(TALK, "t", space=MESSAGES).point_id
         (turn,) = store.records.candidates(turns(ALICE), [point], radius=0, where=None, now=NOW)
         assert turn.session >= 0
         assert (turn.position, turn.speaker, turn.role) == (1, "Bo", "assistant")
-        assert (turn.since, turn.ending) == (to_ms(later(days=-2)), "Do you like tea?")
+        assert (turn.since, turn.text, turn.ending) == (to_ms(later(days=-2)), said.text, "Do you like tea?")
+        long = record(ALICE, "l", "a€" * CANDIDATE_TEXT)
+        store.records.put(ALICE, [long])
+        (cut,) = store.records.candidates(Target(scope=ALICE), [long.point_id], radius=0, where=None, now=NOW)
+        assert cut.text == long.content[:CANDIDATE_TEXT]
 
     def test_neighbours_join(self, store: RecordStore) -> None:
         """With a radius the turns at most so far away in the same session join, each once."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         def stemWord(self, word: str) -> str: ...  # noqa: N802 - the library's name
 
 
-__all__ = ["MAX_TERM_LENGTH", "TOKENIZER_VERSION", "keyword_terms"]
+__all__ = ["MAX_TERM_LENGTH", "TOKENIZER_VERSION", "content_words", "keyword_terms", "word_term"]
 
 TOKENIZER_VERSION: Final = "memkit-terms-1"
 
@@ -94,6 +94,7 @@ class _Patterns(NamedTuple):
     part: regex.Pattern[str]
     hump: regex.Pattern[str]
     cluster: regex.Pattern[str]
+    paired: regex.Pattern[str]
     grouped_number: regex.Pattern[str]
 
 
@@ -117,6 +118,34 @@ def keyword_terms(text: str) -> list[str]:
 def _remembered(piece: str) -> _Piece:
     """Return `_analyse(piece)` from a cache: running text repeats most of its pieces."""
     return _analyse(piece)
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text as they are written but for case and accents, in reading order and with repeats.
+
+    Only words of letters: no number, identifier or pair of characters, and no English stop word. What `keyword_terms`
+    says of time and threads holds here too.
+    """
+    found: list[str] = []
+    for piece in text.split():
+        found += _remembered_words(piece) if len(piece) <= _MAX_CACHED_PIECE else _plain_words(piece)
+    return found
+
+
+def word_term(word: str) -> str:
+    """The term of `keyword_terms` that stands for a word of `content_words`."""
+    return _stem(word)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _remembered_words(piece: str) -> tuple[str, ...]:
+    return _plain_words(piece)
+
+
+def _plain_words(piece: str) -> tuple[str, ...]:
+    paired = _patterns().paired
+    words = (word for word in _words(_clean(piece)) if word.isalpha() and not paired.match(word))
+    return tuple(word[:MAX_TERM_LENGTH] for word in words if word not in _STOP_WORDS)
 
 
 def _analyse(piece: str) -> _Piece:
@@ -274,5 +303,6 @@ def _patterns() -> _Patterns:
         part=compiled(r"[^\p{L}\p{N}\p{M}]+"),
         hump=compiled(r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll}{2})"),
         cluster=compiled(r"\X"),
+        paired=compiled(rf"[{paired}{clustered}]"),
         grouped_number=compiled(number),
     )

@@ -36,7 +36,8 @@ def pool(n: int, **given_arrays: Any) -> Pool:
         "age_days": np.full(n, np.nan),
         "importance": np.full(n, 0.5),
     }
-    return Pool(**(fields | given_arrays))
+    fields |= given_arrays
+    return Pool(**({"related": np.zeros_like(fields["counts"])} | fields))
 
 
 def best_first(scores: rk.Floats) -> list[int]:
@@ -53,6 +54,7 @@ def pools(draw: st.DrawFn) -> Pool:
         keyword=rng.gamma(1, 5, n) * (rng.random(n) < 0.6),
         cosine=np.where(rng.random(n) < 0.6, rng.uniform(-1, 1, n), np.nan),
         counts=counts,
+        related=rng.random(counts.shape) * (counts == 0),
         totals=counts.sum(axis=1) + rng.integers(0, 9, n),
         session=rng.integers(-1, 3, n),
         position=rng.permutation(n),
@@ -288,7 +290,7 @@ def test_words_spread_over_an_exchange() -> None:
     )
 
     around = pairs(candidates.session, candidates.position, 2)
-    passages = rk.passage_scores(candidates, np.ones(2), around)
+    passages = rk.passage_scores(candidates.counts, candidates.totals, np.ones(2), around)
 
     assert passages[0] == passages[1] == 1
     assert passages[2] == passages[3] < 1

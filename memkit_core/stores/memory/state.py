@@ -29,7 +29,7 @@ from memkit_core.models import (
     Summary,
     Target,
 )
-from memkit_core.ports import Candidate, JobState, LoggedRecall, RowKind, Vector, VectorSpace
+from memkit_core.ports import CANDIDATE_TEXT, Candidate, JobState, LoggedRecall, RowKind, Vector, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.changes import change_made, digest, is_duplicate, merged, replaced, seen_by_index
 from memkit_core.stores.recalls import without_hits
@@ -379,6 +379,7 @@ class State:
             length=row.terms.total(),
             importance=record.importance,
             since=to_ms(record.valid_from or record.occurred_at or record.created_at),
+            text=record.content[:CANDIDATE_TEXT],
             session=self._session_number(record.scope) if turn else -1,
             position=-1 if row.position is None else row.position,
             speaker=record.speaker,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from memkit_core.jsonvalues import canonical_json
 from memkit_core.models import MESSAGES, ChangeKind, MemoryRecord, Origin, RecordChange, RecordType, Status
+from memkit_core.ports import CANDIDATE_TEXT
 from memkit_core.stores.sqlite.scopes import read_scope
 from memkit_core.times import from_ms, to_ms
 
@@ -32,7 +33,8 @@ INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 """What writes `change_values`."""
 
 _SELECT_CANDIDATE = (
-    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at)"
+    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at), "
+    f"substr(r.content, 1, {CANDIDATE_TEXT})"
 )
 _SELECT_TURN = (
     f"{_SELECT_CANDIDATE}, iif(r.position IS NULL, -1, r.scope_id), COALESCE(r.position, -1), "

@@ -1,0 +1,81 @@
+"""The words of texts, numbered, with the vectors by which a model compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memkit_core.locks import ThreadLock
+from memkit_core.ports import Matrix
+from memkit_core.text.tokenizer import content_words, word_term
+
+MOST_WORDS = 32_768
+"""Words that are kept, a kilobyte each with 256 dimensions; those met later are unknown."""
+_SHORTEST = 3
+"""Letters a word needs: shorter ones are mostly what is left of others."""
+_UNKNOWN = -1
+
+
+class WordTable:
+    """The words that were met so far, with their vectors. Thread-safe; a word keeps its number.
+
+    A number counts the words in the order in which they were met, from 0.
+    """
+
+    def __init__(self, embed: Callable[[Sequence[str]], Matrix], *, most: int = MOST_WORDS) -> None:
+        """Have words embedded by `embed`, see `CheckedEmbedder.embed_words`, and keep `most` of them."""
+        self._embed = embed
+        self._most = most
+        self._mutex = ThreadLock()
+        self._numbers: dict[str, int] = {}
+        self._terms: list[str] = []
+        # Longer than the words, so that a new one need not move all.
+        self._vectors: Matrix = np.zeros((0, 0), np.float32)
+
+    def term(self, number: int) -> str:
+        """The term of `keyword_terms` for the word of a number."""
+        return self._terms[number]
+
+    def vectors(self, numbers: NDArray[np.intp]) -> Matrix:
+        """The vectors of words, `(n, d) float32`, each of length 1."""
+        return self._vectors.take(numbers, axis=0, mode="clip")
+
+    def numbers(self, texts: Sequence[str]) -> list[bytes]:
+        """The numbers of the distinct words of each text, as `int32`; unknown words are left out.
+
+        Raises:
+            ModelError: the model failed on a word that it had not seen.
+        """
+        words = [dict.fromkeys(content_words(text)) for text in texts]
+        with self._mutex:
+            self._meet(word for of_text in words for word in of_text)
+            known = [[self._numbers.get(word, _UNKNOWN) for word in of_text] for of_text in words]
+        return [np.array([one for one in numbers if one >= 0], np.int32).tobytes() for numbers in known]
+
+    def _meet(self, words: Iterable[str]) -> None:
+        new = [word for word in dict.fromkeys(words) if word not in self._numbers and len(word) >= _SHORTEST]
+        new = new[: self._most - len(self._numbers)]
+        if not new:
+            return
+        vectors = self._embed(new)
+        lengths = np.linalg.norm(vectors, axis=1)
+        known = np.flatnonzero(lengths)
+        self._numbers |= dict.fromkeys(new, _UNKNOWN)
+        if not len(known):
+            return
+        before, after = len(self._terms), len(self._terms) + len(known)
+        self._make_room(after, vectors.shape[1])
+        self._vectors[before:after] = vectors[known] / lengths[known, np.newaxis]
+        known_words = [new[place] for place in known.tolist()]
+        self._terms += map(word_term, known_words)
+        self._numbers |= {word: number for number, word in enumerate(known_words, before)}
+
+    def _make_room(self, rows: int, dimension: int) -> None:
+        many = len(self._vectors)
+        if rows > many:
+            grown = np.zeros((max(rows, min(2 * many, self._most)), dimension), np.float32)
+            if self._terms:
+                grown[:many] = self._vectors
+            self._vectors = grown
