@@ -11,6 +11,7 @@ from memkit_core.config import Config, QdrantServer
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import ConfigError, MissingDependencyError, shown
 from memkit_core.indexes.edge_keeper import EdgeKeeper
 from memkit_core.indexes.keeper import FlatKeeper, IndexKeeper
@@ -18,6 +19,7 @@ from memkit_core.indexing import Indexer, Indexers
 from memkit_core.locks import SharedLock, ThreadLock
 from memkit_core.ports import Embedder, RecordStore, VectorSource, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
+from memkit_core.recall.words import Words
 from memkit_core.stores.checks import other_model
 from memkit_core.stores.sqlite import SQLiteStore
 from memkit_core.times import Clock
@@ -227,7 +229,7 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
             store=store,
             indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
-            copies=PartitionCopies(config.recall_copy_bytes),
+            copies=PartitionCopies(config.recall_copy_bytes, Words(CheckedEmbedder(WordLlamaEmbedder()))),
             other_model=other,
         )
     except BaseException:

@@ -7,6 +7,7 @@ per text and gives the same numbers (Miller, https://github.com/dleemiller/WordL
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,6 +117,7 @@ def _folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+@functools.lru_cache(maxsize=1)
 def _read(folder: Path) -> tuple[NDArray[np.float32], Tokenizer]:
     try:
         from safetensors import safe_open

@@ -33,7 +33,8 @@ class Embedder(Protocol):
 class WordEmbedder(Protocol):
     """What an embedder may do besides: compare single words, in microseconds a word and without a network.
 
-    Recall then lets words count that are related to those of the query, see `Ranking.related`.
+    By it recall tells which words are related to those of a query, see `Ranking.related`; by the built-in embedder
+    where the memory's own has no such method.
     """
 
     def embed_words(self, words: Sequence[str]) -> Matrix:

@@ -46,7 +46,6 @@ from memkit_core.recall.ranking import (
 )
 from memkit_core.recall.related import relatedness
 from memkit_core.recall.stored import StoredLegs
-from memkit_core.recall.words import WordTable
 from memkit_core.stores.keyword_scores import query_terms
 from memkit_core.text.clean import normal_form
 from memkit_core.text.tokenizer import keyword_terms
@@ -92,7 +91,6 @@ class Recall:
         self._indexer = indexer
         self._copies = copies
         self._stored = StoredLegs(store, indexer)
-        self._table: tuple[CheckedEmbedder, WordTable] | None = None
 
     def run(self, query: RecallQuery) -> RecallResult:
         """The hits of `query`, best first."""
@@ -108,15 +106,15 @@ class Recall:
     def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
         vector, space, ranking = self._embedded(query, model, missing)
-        if ranking.related > 0 and ranking.keyword > 0 and not missing:
-            query = dataclasses.replace(query, words=self._words(model))
+        if ranking.related > 0 and ranking.keyword > 0:
+            query = dataclasses.replace(query, words=self._copies.words.table(model))
         try:
             found, pool = self._candidates(query, vector, space, missing)
         except ModelError:
             if query.words is None:
                 raise
-            # Documented degradation: without what the model knows of words the rest still answers.
-            missing.add("dense")
+            # Documented degradation: the words themselves still answer, without those related to them.
+            missing.add("keyword")
             query = dataclasses.replace(query, words=None)
             found, pool = self._candidates(query, vector, space, missing)
         if pool is None:
@@ -172,16 +170,6 @@ class Recall:
         found = [self._found(query, target, vector, space, missing) for target in query.targets]
         found = [one for one in found if one.candidates]
         return found, _pool(query, found) if found else None
-
-    def _words(self, model: CheckedEmbedder) -> WordTable | None:
-        """The words that were compared by `model` so far; None if it compares none."""
-        if not model.compares_words:
-            return None
-        known = self._table
-        if known is None or known[0] is not model:
-            # Two threads may each make one: the later stays, and nothing but time is lost.
-            known = self._table = model, WordTable(model.embed_words)
-        return known[1]
 
     def _found(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,36 @@ MOST_WORDS = 32_768
 _SHORTEST = 3
 """Letters a word needs: shorter ones are mostly what is left of others."""
 _UNKNOWN = -1
+
+
+class WordModel(Protocol):
+    """What is asked of an embedder here, see `CheckedEmbedder`."""
+
+    @property
+    def compares_words(self) -> bool:
+        """Whether it has vectors of single words."""
+
+    def embed_words(self, words: Sequence[str]) -> Matrix:
+        """The vectors of single words."""
+
+
+class Words:
+    """By which model words are compared: the one that embeds if it can, else the built-in one. Thread-safe."""
+
+    def __init__(self, built_in: WordModel) -> None:
+        """Nothing is loaded before a word is compared."""
+        self._built_in = WordTable(built_in.embed_words)
+        self._own: tuple[WordModel, WordTable] | None = None
+
+    def table(self, model: WordModel) -> WordTable:
+        """The words that were met so far, where `model` embeds texts."""
+        if not model.compares_words:
+            return self._built_in
+        own = self._own
+        if own is None or own[0] is not model:
+            # Two threads may each make one: the later stays, and nothing but time is lost.
+            own = self._own = model, WordTable(model.embed_words)
+        return own[1]
 
 
 class WordTable:

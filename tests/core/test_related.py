@@ -201,7 +201,7 @@ class TestRecall:
             memory.add("We adopted a puppy", scope=ALICE)
             answer = memory.recall("adopted dog", scope=ALICE)
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
-        assert answer.missing == {"dense"}
+        assert answer.missing == {"keyword"}
 
     def test_more_words_than_are_compared(self, memory: Memory) -> None:
         """A query of thousands of words is answered."""
