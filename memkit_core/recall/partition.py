@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,12 +269,15 @@ class PartitionCopy:
         """The words of the rows; they are cut once, when a row is first among the candidates."""
         if table is not self._table:
             self._table, self._words = table, [None] * self.rows
-        new = [place for place in chosen.tolist() if self._words[place] is None]
-        if new:
+        places = chosen.tolist()
+        known = [self._words[place] for place in places]
+        if None in known:
+            new = [place for place, words in zip(places, known, strict=True) if words is None]
             found = table.numbers([self._candidates[place].text for place in new])
             for place, words in zip(new, found, strict=True):
                 self._words[place] = words
-        return [words for place in chosen.tolist() if (words := self._words[place]) is not None]
+            known = [self._words[place] for place in places]
+        return cast("list[bytes]", known)
 
     def _among(self, points: set[bytes]) -> Bools:
         return np.fromiter((one.point in points for one in self._candidates), bool, self.rows)

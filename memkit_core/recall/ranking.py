@@ -126,8 +126,9 @@ def _surroundings(
     directly = pairs_within(order, pool.session, pool.position, 1)
     passage = passage_scores(counts, pool.totals, idf, around)
     beside = mean_beside(legs["dense"], directly)
-    whole = session_scores(counts, pool.totals, pool.session, idf)
-    best = best_of_session(legs["dense"], pool.session)
+    group = grouped(pool.session)
+    whole = session_scores(counts, pool.totals, idf, group)
+    best = best_of_session(legs["dense"], group)
     return {
         "neighbour": best_neighbour(legs["fused"], directly),
         "passage": turns * weighted_fusion(passage, beside, ranking),
@@ -250,15 +251,12 @@ def passage_scores(each: Floats, lengths: Floats, idf: Floats, around: Pairs) ->
     return scale_to_best(bm25(counts, totals, idf))
 
 
-def session_scores(each: Floats, lengths: Floats, session: Ints, idf: Floats) -> Floats:
-    """Return the scaled BM25 of the pool's part of each turn's session, coarse to fine.
-
-    A record outside any session is a session of its own.
-    """
-    group, _ = _groups(session)
-    counts, totals = np.zeros_like(each), np.zeros_like(lengths)
-    np.add.at(counts, group, each)
-    np.add.at(totals, group, lengths)
+def session_scores(each: Floats, lengths: Floats, idf: Floats, group: NDArray[np.intp]) -> Floats:
+    """Return the scaled BM25 of the pool's part of each turn's session, coarse to fine; `group` is that of `grouped`."""
+    counts = np.zeros((group.max() + 1, each.shape[1]))
+    for column, values in enumerate(each.T):
+        counts[:, column] = np.bincount(group, values)
+    totals: Floats = np.bincount(group, lengths).astype(np.float64)
     return scale_to_best(bm25(counts, totals, idf))[group]
 
 
@@ -277,21 +275,14 @@ def mean_beside(scores: Floats, directly: Pairs) -> Floats:
     return total / turns
 
 
-def best_of_session(scores: Floats, session: Ints, *, turns: int = _BEST_TURNS) -> Floats:
+def best_of_session(scores: Floats, group: NDArray[np.intp], *, turns: int = _BEST_TURNS) -> Floats:
     """Return the mean of the best few scores of each turn's session, of all if it has fewer.
 
     The dense counterpart of `session_scores`: one turn that is close by chance lifts a session less than several.
-    A record outside any session is a session of its own.
     """
-    group, groups = _groups(session)
-    order = np.lexsort((-scores, group))
-    first = np.searchsorted(group[order], np.arange(groups))
-    place = np.arange(len(order)) - first[group[order]]
-    chosen = order[place < turns]
-    total, many = np.zeros(groups), np.zeros(groups)
-    np.add.at(total, group[chosen], scores[chosen])
-    np.add.at(many, group[chosen], 1)
-    mean: Floats = (total / np.maximum(many, 1))[group]
+    chosen = np.flatnonzero(places_in(group, scores) < turns)
+    total = np.bincount(group[chosen], scores[chosen])
+    mean: Floats = (total / np.bincount(group[chosen]))[group]
     return mean
 
 
@@ -405,20 +396,25 @@ def spread_over_sessions(scores: Floats, session: Ints, diversity: float) -> Flo
     """
     if not diversity or not (session >= 0).any():
         return scores
-    group, groups = _groups(session)
-    order = np.lexsort((-scores, group))
-    first = np.searchsorted(group[order], np.arange(groups))
-    better = np.empty_like(scores)
-    better[order] = np.arange(len(order)) - first[group[order]]
+    better = places_in(grouped(session), scores)
     spread: Floats = scores * (1 - diversity) ** better
     return spread
 
 
-def _groups(session: Ints) -> tuple[NDArray[np.intp], int]:
-    """Return the number of each row's session, from 0, and how many there are."""
+def grouped(session: Ints) -> NDArray[np.intp]:
+    """Return the number of each row's session, all from 0; a record outside any session is one of its own."""
     alone = -1 - np.arange(len(session))
-    numbers, group = np.unique(np.where(session < 0, alone, session), return_inverse=True)
-    return group, len(numbers)
+    _, group = np.unique(np.where(session < 0, alone, session), return_inverse=True)
+    return group
+
+
+def places_in(group: NDArray[np.intp], scores: Floats) -> NDArray[np.intp]:
+    """Return how many rows of each row's group have a higher score, or the same and come before it."""
+    order = np.lexsort((-scores, group))
+    first = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 1))
+    places = np.empty(len(order), np.intp)
+    places[order] = np.arange(len(order)) - first[group[order]]
+    return places
 
 
 def in_order(session: Ints, position: Ints) -> NDArray[np.intp]:

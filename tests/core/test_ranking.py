@@ -229,8 +229,10 @@ def test_several_close_turns_make_a_session_close() -> None:
     scores = np.array([0.9, 0.6, 0.0, 0.3, 0.8, 0.2, 0.5])
     session = np.array([1, 1, 1, 1, 2, -1, -1])
 
-    assert rk.best_of_session(scores, session) == pytest.approx([0.6, 0.6, 0.6, 0.6, 0.8, 0.2, 0.5])
-    assert rk.best_of_session(np.zeros(0), np.zeros(0, int)).size == 0
+    assert rk.best_of_session(scores, rk.grouped(session)) == pytest.approx(
+        [0.6, 0.6, 0.6, 0.6, 0.8, 0.2, 0.5]
+    )
+    assert rk.best_of_session(np.zeros(0), rk.grouped(np.zeros(0, int))).size == 0
 
 
 def test_meaning_around_a_turn_lifts_it() -> None:
