@@ -18,7 +18,7 @@ _FOR_EACH = 6
 _MOST_ASKED = 64
 """Words of one query that are compared."""
 _LEAST = 0.3
-"""The cosine from which words are related: one pair in fifty of words taken at random is above."""
+"""The cosine from which words are related: of the words of five LoCoMo conversations one pair in 270 is above."""
 _NUMBER = np.dtype(np.int32)
 
 
@@ -27,9 +27,10 @@ def relatedness(
 ) -> Floats:
     """Return how near to each of `terms` the nearest other word of each row is, `(n, t)` in [0, 1].
 
-    `counts` `(n, t)` says how often each term is in each row, `words` which words of `table` a row has. Of the words
-    of all rows, the few nearest to a word of the query count: by the square of their cosine, and less if they are
-    commoner than that word. A row that has the term itself, or nothing related to it, has 0.
+    `counts` `(n, t)` says how often each term is in each row, `words` which words of `table` a row has, `led` `(n,)`
+    which rows a leg found. Of the words of those, the few nearest to a word of the query count in all rows: by the
+    square of their cosine, and less if they are commoner than that word. A row that has the term itself, or nothing
+    related to it, has 0.
 
     A related word is a weak sign of the word itself: Berger and Lafferty, "Information Retrieval as Statistical
     Translation" (SIGIR 1999), with cosines of word vectors in place of probabilities as in Zuccon et al. (ADCS 2015).

@@ -13,7 +13,7 @@ from memkit_core.ports import Matrix
 from memkit_core.text.tokenizer import content_words, word_term
 
 MOST_WORDS = 32_768
-"""Words that are kept, a kilobyte each with 256 dimensions; those met later are unknown."""
+"""Words that are kept, half a kilobyte each with 128 dimensions; those met later are unknown."""
 _SHORTEST = 3
 """Letters a word needs: shorter ones are mostly what is left of others."""
 _UNKNOWN = -1
