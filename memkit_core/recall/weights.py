@@ -65,7 +65,7 @@ class Ranking:
     other_speaker: float = 0.3
     question: float = 0.1
     echo: float = 0.5
-    date: float = 0.75
+    date: float = 1.0
     blend: Literal["boost", "sum"] = "boost"
     recency: float = 0.1
     recency_days: float = 30.0
