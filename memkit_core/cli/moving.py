@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +24,9 @@ from memkit_core.cli.options import (
     scope_of,
 )
 from memkit_core.cli.output import bar, stderr, visible, write_json
+from memkit_core.connect import IN_MEMORY
 from memkit_core.transfer import ImportReport, OnError
+from memkit_core.transfer.files import Place
 
 _SHOWN = 10
 _STDOUT = Path("-")
@@ -99,21 +103,31 @@ def importing(
     """Take what export wrote, into a file that is made when it is not there. Exits with 1 when lines were skipped."""
     if (from_user is None) is not (to_user is None):
         raise typer.BadParameter("--from-user and --to-user go together")
+    if str(db) == IN_MEMORY:
+        raise typer.BadParameter(f"--db {IN_MEMORY} would forget everything at once; give a file")
     scopes = None if from_user is None or to_user is None else {Scope.user(from_user): Scope.user(to_user)}
-    with Memory.open(db) as memory:
+    with _unrefused(source, db, scopes, on_error) as place, Memory.open(db) as memory:
         with bar("importing") as progress:
-            report = memory.transfer.import_jsonl(
-                sys.stdin.buffer if source == _STDOUT else source,
-                scopes=scopes,
-                on_error=on_error,
-                progress=progress,
-            )
+            report = memory.transfer.import_jsonl(place, scopes=scopes, on_error=on_error, progress=progress)
         left = _worked_off(memory)
     if as_json:
         write_json({"report": report, "outbox": left})
     else:
         _show(report, left)
     return int(bool(report.skipped))
+
+
+def _unrefused(
+    source: Path, db: Path, scopes: dict[Scope, Scope] | None, on_error: OnError
+) -> AbstractContextManager[Place]:
+    """What to import; checked at once when there is no store yet, so that none is made for what is refused."""
+    place = sys.stdin.buffer if source == _STDOUT else source
+    if db.exists():
+        return contextlib.nullcontext(place)
+    # Here, because pydantic takes as long to import as all the rest of a memory.
+    from memkit_core.transfer.importing import checked_source
+
+    return checked_source(place, scopes=scopes, on_error=on_error)
 
 
 def _worked_off(memory: Memory) -> int:

@@ -170,6 +170,11 @@ class Source:
                 pass
             yield NumberedLine(number, None)
 
+    def again(self) -> IO[bytes]:
+        """All of it as a stream that stands at the beginning; open as long as this."""
+        self._file.seek(self._start)
+        return self._file
+
     def error(self, message: str, line: int = 0) -> ImportFileError:
         """What is wrong with it."""
         return ImportFileError(message, file=self.name, line=line)

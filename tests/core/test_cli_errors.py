@@ -1,5 +1,9 @@
 """What the command line refuses: in its own words, before any work, and leaving nothing behind."""
 
+import shutil
+import subprocess
+import sys
+
 import pytest
 
 from memkit_core import Memory, Scope
@@ -9,12 +13,19 @@ ANN = Scope.user("ann")
 THERE = ("--db", "memory.db")
 
 
-@pytest.fixture
-def db(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """The path of a memory with one record."""
-    with Memory.open(tmp_path / "memory.db") as memory:
+    file = tmp_path_factory.mktemp("written") / "memory.db"
+    with Memory.open(file) as memory:
         memory.add("I moved to Denver in May.", scope=ANN, id="m1")
-    return tmp_path / "memory.db"
+    return file
+
+
+@pytest.fixture
+def db(written, tmp_path):
+    """A copy of it in `tmp_path`."""
+    return shutil.copy(written, tmp_path)
 
 
 @pytest.fixture
@@ -85,3 +96,57 @@ def test_a_missing_file_or_folder_is_named(refused, tmp_path):
         assert refused(command, "nowhere/file", *THERE) == (
             f"the folder does not exist; create it first: '{tmp_path / 'nowhere'}'"
         )
+
+
+@pytest.mark.usefixtures("db")
+@pytest.mark.parametrize("name", ["none.jsonl", "empty.jsonl", "no-export.jsonl", "cut.jsonl", "newer.jsonl"])
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_refused_import_makes_no_memory(memkit_here, refused, tmp_path, name, on_error):
+    """Where there was no memory a file that cannot be imported leaves none, and nothing beside it."""
+    assert memkit_here("export", "all.jsonl", *THERE)[0] == 0
+    header, *rows = (tmp_path / "all.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "no-export.jsonl").write_text("hello\n")
+    (tmp_path / "cut.jsonl").write_text(header + rows[0])
+    (tmp_path / "newer.jsonl").write_text(header.replace('"version":1', '"version":99') + "".join(rows))
+    before = sorted(tmp_path.iterdir())
+    arguments = ("import", name, "--db", "new.db", "--on-error", on_error)
+    if (name, on_error) == ("cut.jsonl", "skip"):
+        assert memkit_here(*arguments)[0] == 1
+        with Memory.open(tmp_path / "new.db") as memory:
+            assert memory.get("m1", scope=ANN) is not None
+        return
+    told = refused(*arguments)
+    assert name in told
+    assert ("--on-error skip" in told) is (name == "cut.jsonl")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.usefixtures("db")
+def test_a_refused_stream_makes_no_memory(memkit_here, tmp_path):
+    """From a pipe too nothing is made of what is refused, and what is not is taken whole."""
+    assert memkit_here("export", "all.jsonl", *THERE)[0] == 0
+    export = (tmp_path / "all.jsonl").read_bytes()
+    before = sorted(tmp_path.iterdir())
+
+    def piped(text):
+        return subprocess.run(
+            [sys.executable, "-m", "memkit_core.cli", "import", "-", "--db", "new.db"],
+            cwd=tmp_path,
+            input=text,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert piped(export[:-9]).returncode == 1
+    assert sorted(tmp_path.iterdir()) == before
+    assert piped(export).returncode == 0
+    with Memory.open(tmp_path / "new.db") as memory:
+        assert memory.get("m1", scope=ANN) is not None
+
+
+def test_an_import_into_no_file(memkit_here):
+    """A memory that forgets when the command ends is wrong usage."""
+    code, _, told = memkit_here("import", "all.jsonl", "--db", ":memory:")
+    assert (code, told.endswith("give a file (see memkit import --help)\n")) == (2, True)
