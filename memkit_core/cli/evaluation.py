@@ -35,7 +35,7 @@ from memkit_core.evaluation import (
     summary,
     tables,
 )
-from memkit_core.evaluation.configurations import checked_configurations
+from memkit_core.evaluation.configurations import check_embedder, checked_configurations
 from memkit_core.evaluation.filling import Progress as Report
 from memkit_core.evaluation.from_log import TIME_AND_FUSION, evaluate_log, log_summary, log_tables
 from memkit_core.evaluation.plot import check_plot
@@ -94,11 +94,13 @@ def evaluation(
             "--chunk-sizes stands alone: no --compare, --from-log, --seed, --json-file or --plot"
         )
     seed = seed or 0
+    if from_log is None:
+        check_embedder(embedder)
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
     if plot is not None:
         check_plot(plot)
-    if json_file is not None and not json_file.parent.is_dir():
-        raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
+    if json_file is not None and (json_file.is_dir() or not json_file.parent.is_dir()):
+        raise typer.BadParameter(f"--json-file {json_file} is a folder, or its folder does not exist")
     if from_log is not None:
         seen = _seen_in_log(from_log, ks, embedder, configurations or TIME_AND_FUSION)
         measured = [log_summary(seen, seed=seed)]

@@ -9,6 +9,7 @@ import typer
 from memkit_core import ForgetPolicy
 from memkit_core.cli.options import AsJson, Database, open_existing
 from memkit_core.cli.output import one_line, stderr, stdout, write_json
+from memkit_core.plurals import plural
 from memkit_core.upkeep import Fading, Fate, Forgotten
 
 
@@ -33,7 +34,9 @@ def forgetting(
             apply=apply,
             policy=policy,
             delete_after_days=delete_after_days,
-            progress=lambda looked_at: status.update(f"looked at {looked_at:,} memories"),
+            progress=lambda looked_at: status.update(
+                f"looked at {looked_at:,} {plural(looked_at, 'memory')}"
+            ),
         )
     if as_json:
         write_json(forgotten)
@@ -46,7 +49,7 @@ def _show(forgotten: Forgotten) -> None:
         stdout().print(_line(one), soft_wrap=True)
     done = "done" if forgotten.applied else "nothing is changed yet: give --apply to do it"
     stderr().print(
-        f"{forgotten.looked_at:,} memories looked at, {len(forgotten.archived):,} to archive, "
+        f"{forgotten.looked_at:,} {plural(forgotten.looked_at, 'memory')} looked at, {len(forgotten.archived):,} to archive, "
         f"{len(forgotten.deleted):,} to delete; {done}",
         soft_wrap=True,
     )
@@ -55,8 +58,13 @@ def _show(forgotten: Forgotten) -> None:
 def _line(one: Fading) -> str:
     numbers = (
         f"importance {one.importance:.2f}, now {one.effective_importance:.3f}; utility {one.utility:.3f}; "
-        f"idle {one.idle_days:.0f} days, recalled {one.access_count} times"
+        f"idle {_days(one.idle_days)}, recalled {one.access_count} {plural(one.access_count, 'time')}"
     )
     if one.fate is Fate.DELETE:
-        numbers = f"archived for {one.archived_days:.0f} days"
+        numbers = f"archived for {_days(one.archived_days)}"
     return f"{one.fate}  {one_line(str(one.scope))}  {one_line(one.id)}  {numbers}"
+
+
+def _days(days: float | None) -> str:
+    shown = f"{days or 0:.0f}"
+    return f"{shown} {plural(int(shown), 'day')}"

@@ -20,6 +20,7 @@ from memkit_core.cli.options import (
 )
 from memkit_core.cli.output import record_table, stderr, stdout, write_json
 from memkit_core.models import MEMORIES
+from memkit_core.plurals import plural
 
 
 def listing(
@@ -59,4 +60,4 @@ def listing(
     if page.records:
         stdout().print(record_table(list(page.records)))
     more = f"; go on with --cursor {page.cursor}" if page.cursor else ""
-    stderr().print(f"{len(page)} records of {scope}{more}", soft_wrap=True)
+    stderr().print(f"{len(page)} {plural(len(page), 'record')} of {scope}{more}", soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
@@ -25,10 +26,12 @@ from memkit_core.cli.options import (
 )
 from memkit_core.cli.output import bar, stderr, visible, write_json
 from memkit_core.connect import IN_MEMORY
+from memkit_core.plurals import plural
 from memkit_core.transfer import ImportReport, OnError
 from memkit_core.transfer.files import Place
 
 _SHOWN = 10
+_ONE_OF = {"summaries": "summary"}
 _STDOUT = Path("-")
 
 
@@ -156,10 +159,12 @@ def backing_up(
         stderr().print(f"{visible(report.path)}: {report.bytes:,} bytes", soft_wrap=True)
 
 
-def _counted(counts: object) -> str:
-    if not isinstance(counts, dict) or not counts:
-        return "nothing"
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_kind(kind, count)}" for kind, count in counts.items()) or "nothing"
+
+
+def _kind(kind: str, count: int) -> str:
+    return plural(count, _ONE_OF.get(kind, kind.removesuffix("s")), kind)
 
 
 def _show(report: ImportReport, left: int) -> None:

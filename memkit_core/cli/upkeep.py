@@ -10,6 +10,7 @@ import typer
 from memkit_core import Config, Memory, RuleExtractor, Schedule
 from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
+from memkit_core.plurals import plural
 from memkit_core.upkeep import Findings, JobRun, Level
 
 _NOT_WHOLE = _FAILED = 1
@@ -104,7 +105,7 @@ def reindexing(*, db: Database, embedder: Embedder = None, as_json: AsJson = Fal
     if as_json:
         write_json({"points": points})
     else:
-        stderr().print(f"the index holds {points:,} vectors")
+        stderr().print(f"the index holds {points:,} {plural(points, 'vector')}")
 
 
 def _worked_off(memory: Memory) -> int:
@@ -116,7 +117,7 @@ def _show(findings: Findings) -> None:
     for problem in findings:
         state = "mended" if problem.mended else "found"
         stdout().print(
-            f"{state}: {problem.count:,} {visible(problem.detail)} ({problem.kind})", soft_wrap=True
+            f"{state}: {visible(problem.detail)}: {problem.count:,} ({problem.kind})", soft_wrap=True
         )
     for name in findings.unchecked:
         stderr().print(

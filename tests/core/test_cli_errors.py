@@ -1,5 +1,6 @@
 """What the command line refuses: in its own words, before any work, and leaving nothing behind."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,29 @@ def test_a_refused_stream_makes_no_memory(memkit_here, tmp_path):
     assert piped(export).returncode == 0
     with Memory.open(tmp_path / "new.db") as memory:
         assert memory.get("m1", scope=ANN) is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "code"),
+    [
+        (("--compare", "a:embedder=typo"), "unknown embedder 'typo'", 1),
+        (("--compare", "a:embedder=openai:m"), "the openai embedder needs a key", 1),
+        (("--compare", "a:embedder=none"), "--embedder none embeds nothing", 1),
+        (("--embedder", "none"), "--embedder none embeds nothing", 1),
+        (("--chunk-sizes", "100", "--embedder", "typo"), "unknown embedder 'typo'", 1),
+        (("--json-file", "."), "--json-file . is a folder", 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_evaluation_is_refused_before_it_begins(memkit_here, tmp_path, arguments, told, code):
+    """What cannot be measured, or not be written, is told before the default configuration has run."""
+    turn = {"conversation_id": "c", "session_id": "s", "turn_id": "t", "text": "The boat is green."}
+    asked = {"question_id": "q", "conversation_id": "c", "question": "What is green?"}
+    (tmp_path / "conversations.jsonl").write_text(json.dumps(turn) + "\n")
+    (tmp_path / "questions.jsonl").write_text(json.dumps(asked | {"evidence_turn_ids": ["t"]}) + "\n")
+    ended, out, said = memkit_here("eval", ".", *arguments)
+    assert (ended, out, said.count("\n")) == (code, "", 1), said
+    assert said.startswith(f"memkit: {told}")
 
 
 def test_an_import_into_no_file(memkit_here):
