@@ -25,6 +25,7 @@ from memkit_core.cli.options import (
     scope_of,
 )
 from memkit_core.cli.output import bar, stderr, visible, write_json
+from memkit_core.cli.settling import settled
 from memkit_core.connect import IN_MEMORY
 from memkit_core.plurals import plural
 from memkit_core.transfer import ImportReport, OnError
@@ -112,11 +113,12 @@ def importing(
     with _unrefused(source, db, scopes, on_error) as place, Memory.open(db) as memory:
         with bar("importing") as progress:
             report = memory.transfer.import_jsonl(place, scopes=scopes, on_error=on_error, progress=progress)
-        left = _worked_off(memory)
+        left = settled(memory)
     if as_json:
-        write_json({"report": report, "outbox": left})
+        write_json({"report": report, "outbox": left.outbox, "no_index": left.no_index})
     else:
-        _show(report, left)
+        _show(report)
+        left.tell()
     return int(bool(report.skipped))
 
 
@@ -131,16 +133,6 @@ def _unrefused(
     from memkit_core.transfer.importing import checked_source
 
     return checked_source(place, scopes=scopes, on_error=on_error)
-
-
-def _worked_off(memory: Memory) -> int:
-    with stderr().status("embedding and indexing"):
-        memory.flush()
-        if not memory.capabilities.index:
-            # It is being built beside; waited for, so that the next command finds it.
-            memory.upkeep.reindex()
-            memory.flush()
-        return memory.capabilities.outbox.length
 
 
 def backing_up(
@@ -167,7 +159,7 @@ def _kind(kind: str, count: int) -> str:
     return plural(count, _ONE_OF.get(kind, kind.removesuffix("s")), kind)
 
 
-def _show(report: ImportReport, left: int) -> None:
+def _show(report: ImportReport) -> None:
     for name in ("inserted", "updated", "unchanged"):
         if counts := getattr(report, name):
             stderr().print(f"{name}: {_counted(counts)}", soft_wrap=True)
@@ -177,8 +169,6 @@ def _show(report: ImportReport, left: int) -> None:
         stderr().print(f"superseded by a newer value of their key: {report.superseded:,}", soft_wrap=True)
     if report.reembedded:
         stderr().print(f"embedded anew, because their vectors were of another model: {report.reembedded:,}")
-    if left:
-        stderr().print(f"still waiting to be indexed: {left:,}")
     for line in report.skipped_lines[:_SHOWN]:
         stderr().print(f"skipped line {line.line}: {visible(line.reason)}", soft_wrap=True)
     if report.skipped > _SHOWN:
