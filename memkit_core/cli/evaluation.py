@@ -46,34 +46,41 @@ from memkit_core.jsonvalues import JsonValue
 def evaluation(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Folders with conversations.jsonl and questions.jsonl."),
+        typer.Argument(metavar="PATH", help="Folders with conversations.jsonl and questions.jsonl."),
     ] = None,
     *,
     k: Annotated[
-        list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
+        list[str] | None,
+        typer.Option("--k", metavar="NUMBERS", help="How many hits to look at: 5,10 or repeated. [5,10,20]"),
     ] = None,
     embedder: Annotated[
         str | None,
-        typer.Option("--embedder", help="As in Memory.open: provider:model. [the built-in wordllama]"),
+        typer.Option("--embedder", help="The embedding model, as provider:model. [the built-in wordllama]"),
     ] = None,
     chunk_sizes: Annotated[
         list[str] | None,
-        typer.Option("--chunk-sizes", help="Compare chunks of these many characters: 256,512,1024."),
+        typer.Option(
+            "--chunk-sizes", metavar="NUMBERS", help="Compare chunks of so many characters: 256,512,1024."
+        ),
     ] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(
             "--compare",
+            metavar="TEXT",
             callback=all_as_typed,
             help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
         ),
     ] = None,
     from_log: Annotated[
         Path | None,
-        typer.Option("--from-log", help="Compare on the recall log of this memory, by its feedback."),
+        typer.Option(
+            "--from-log",
+            help="Instead of folders: ask again what this memory has in its recall log with feedback.",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of the resamples of the intervals; 0 if not given.")
+        int | None, typer.Option("--seed", min=0, help="The seed of the confidence intervals. [0]")
     ] = None,
     as_json: AsJson = False,
     json_file: Annotated[
@@ -84,7 +91,11 @@ def evaluation(
         typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
     ] = None,
 ) -> None:
-    """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
+    """Measure how well recall finds what answers questions.
+
+    Each question names the turns of a conversation that answer it. The default ranking is compared with BM25 alone
+    and vectors alone; see docs/eval.md for the files.
+    """
     if bool(paths) == (from_log is not None):
         raise typer.BadParameter("give folders of data, or --from-log and the file of a memory")
     ks = _counts(k, "--k") if k else DEFAULT_KS

@@ -20,15 +20,24 @@ def forgetting(
         bool, typer.Option("--apply", help="Do it; without it only what would be done is shown.")
     ] = False,
     policy: Annotated[
-        ForgetPolicy, typer.Option("--policy", help="By faded importance, or by utility.")
+        ForgetPolicy,
+        typer.Option(
+            "--policy",
+            help="What counts: importance, which fades, or utility, which is recency, use and importance.",
+        ),
     ] = ForgetPolicy.IMPORTANCE,
     delete_after_days: Annotated[
         float | None,
-        typer.Option("--delete-after-days", help="Also delete what has been archived for longer."),
+        typer.Option(
+            "--delete-after-days", help="Also delete what has been archived for more days than this."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Archive what time has made unimportant, of everybody; pinned memories stay. A dry run by default."""
+    """Archive what time has made unimportant.
+
+    Nothing is changed without --apply. It looks at the memories of all users. Pinned ones stay, and memkit list shows no archived ones.
+    """
     with open_existing(db, None) as memory, stderr().status("looking at every memory") as status:
         forgotten = memory.upkeep.forget(
             apply=apply,
@@ -47,12 +56,13 @@ def forgetting(
 def _show(forgotten: Forgotten) -> None:
     for one in (*forgotten.archived, *forgotten.deleted):
         stdout().print(_line(one), soft_wrap=True)
-    done = "done" if forgotten.applied else "nothing is changed yet: give --apply to do it"
-    stderr().print(
-        f"{forgotten.looked_at:,} {plural(forgotten.looked_at, 'memory')} looked at, {len(forgotten.archived):,} to archive, "
-        f"{len(forgotten.deleted):,} to delete; {done}",
-        soft_wrap=True,
-    )
+    archived, deleted = f"{len(forgotten.archived):,}", f"{len(forgotten.deleted):,}"
+    if forgotten.applied:
+        done = f"{archived} archived, {deleted} deleted"
+    else:
+        done = f"{archived} to archive, {deleted} to delete; nothing is changed yet: give --apply to do it"
+    looked_at = f"{forgotten.looked_at:,} {plural(forgotten.looked_at, 'memory')} looked at"
+    stderr().print(f"{looked_at}, {done}", soft_wrap=True)
 
 
 def _line(one: Fading) -> str:

@@ -37,7 +37,7 @@ _STDOUT = Path("-")
 
 
 def exporting(
-    to: Annotated[Path, typer.Argument(help="The file to write, or - for stdout.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, or - for stdout.")],
     *,
     db: Database,
     user: User = None,
@@ -45,16 +45,21 @@ def exporting(
     workspace: Workspace = None,
     org: Org = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="Only what was created then or later: ISO 8601.")
+        str | None,
+        typer.Option("--since", help="Only what was created then or later, such as 2025-03-01 (ISO 8601)."),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Only what was created before then.")] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", help="Only records of this type; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="Only records of this type, see memkit list; repeatable."
+        ),
     ] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
             "--space",
+            metavar="SPACE",
             callback=all_as_typed,
             help="Only memories, messages, documents:<name>, notes or runs; repeatable.",
         ),
@@ -64,7 +69,10 @@ def exporting(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write everything, or what one scope has, as JSONL; prints the watermark of the next increment."""
+    """Write what all have, or one user or other scope, as JSONL.
+
+    Prints the watermark with which a later export writes only what changed since.
+    """
     named = (user, session, workspace, org) != (None,) * 4
     scope = scope_of(user=user, session=session, workspace=workspace, org=org) if named else None
     if to == _STDOUT and as_json:
@@ -84,19 +92,28 @@ def exporting(
     if as_json:
         write_json(report)
         return
-    stderr().print(f"{_counted(report.counts)}: {report.bytes:,} bytes", soft_wrap=True)
+    stderr().print(
+        f"{_counted(report.counts)} of {'everybody' if scope is None else scope}: {report.bytes:,} bytes",
+        soft_wrap=True,
+    )
     stderr().print(f"go on later with --watermark {report.watermark}", soft_wrap=True)
 
 
 def importing(
-    source: Annotated[Path, typer.Argument(help="The file to read, or - for stdin.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="The file to read, or - for stdin.")],
     *,
     db: Database,
     from_user: Annotated[
-        str | None, typer.Option("--from-user", callback=as_typed, help="Import what this user has ...")
+        str | None,
+        typer.Option(
+            "--from-user",
+            callback=as_typed,
+            help="The user of the file whose memory becomes that of --to-user.",
+        ),
     ] = None,
     to_user: Annotated[
-        str | None, typer.Option("--to-user", callback=as_typed, help="... as this user's.")
+        str | None,
+        typer.Option("--to-user", callback=as_typed, help="Who gets it. What other users have stays theirs."),
     ] = None,
     on_error: Annotated[
         OnError,
@@ -104,7 +121,10 @@ def importing(
     ] = OnError.STOP,
     as_json: AsJson = False,
 ) -> int:
-    """Take what export wrote, into a file that is made when it is not there. Exits with 1 when lines were skipped."""
+    """Take what export wrote into a memory, which may be new.
+
+    Of what is there already the newer version holds. Exits with 1 when lines were skipped.
+    """
     if (from_user is None) is not (to_user is None):
         raise typer.BadParameter("--from-user and --to-user go together")
     if str(db) == IN_MEMORY:
@@ -136,13 +156,16 @@ def _unrefused(
 
 
 def backing_up(
-    to: Annotated[Path, typer.Argument(help="The file to make.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
     *,
     db: Database,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the file while it is in use; the copy is a memory of its own."""
+    """Copy the file while it is in use.
+
+    The copy is a memory of its own, and whole.
+    """
     with open_existing(db, None) as memory, bar("copying") as progress:
         report = memory.transfer.backup(to, overwrite=overwrite, progress=progress)
     if as_json:

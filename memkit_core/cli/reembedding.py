@@ -18,11 +18,15 @@ def reembedding(
     *,
     db: Database,
     embedder: Annotated[
-        str, typer.Option("--embedder", help="The new model, as in Memory.open: wordllama or provider:model.")
+        str,
+        typer.Option(
+            "--embedder",
+            help="The new model: wordllama, or provider:model such as openai:text-embedding-3-small.",
+        ),
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Change the embedding model of the file, which stays in use meanwhile.
+    """Change the embedding model of a file that stays in use meanwhile.
 
     Run it again if it was stopped. Exits with 1 while records are without a vector of the new model.
     """

@@ -14,7 +14,7 @@ from memkit_core.upkeep import Stats
 
 
 def counting(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> None:
-    """What the file holds, of everybody, in numbers."""
+    """Count what the file holds, of all users."""
     with open_existing(db, embedder) as memory:
         stats = memory.upkeep.stats()
     if as_json:
@@ -38,7 +38,10 @@ def _lines(stats: Stats) -> Iterator[tuple[str, str]]:
         ),
     )
     for space in stats.vector_spaces:
-        yield "vectors", f"{space.vectors:,} of {space.name}, in {space.index or 'no index of this process'}"
+        yield (
+            "vectors",
+            f"{space.vectors:,} of {space.name}, in {space.index or 'no index that this process can use'}",
+        )
     outbox = stats.outbox
     yield (
         "outbox",
