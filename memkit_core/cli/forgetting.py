@@ -60,7 +60,9 @@ def _show(forgotten: Forgotten) -> None:
     if forgotten.applied:
         done = f"{archived} archived, {deleted} deleted"
     else:
-        done = f"{archived} to archive, {deleted} to delete; nothing is changed yet: give --apply to do it"
+        done = f"{archived} to archive, {deleted} to delete"
+        if forgotten.archived or forgotten.deleted:
+            done += "; nothing is changed yet: give --apply to do it"
     looked_at = f"{forgotten.looked_at:,} {plural(forgotten.looked_at, 'memory')} looked at"
     stderr().print(f"{looked_at}, {done}", soft_wrap=True)
 

@@ -12,6 +12,8 @@ _VERBS = {"export_jsonl": "export", "import_jsonl": "import", "list_records": "l
 _ONLY_IN_PYTHON = (
     (", or give an embedding object", ""),
     (", or memory.upkeep.reembed(embedder=...) of a memory opened with embedder='none'", ""),
+    (", or raise Config.busy_timeout", ""),
+    (", or lower Config.disk_reserve", ""),
     (", or None for never", ""),
     (", or None", ""),
     ("give {'provider': 'openai', 'api_key': ...} or set", "set"),

@@ -9,6 +9,8 @@ import pytest
 
 from memkit_core import Memory, Scope
 from memkit_core.cli.wording import as_command_line
+from memkit_core.ports import VectorSpace
+from memkit_core.stores.checks import other_model
 
 ANN = Scope.user("ann")
 THERE = ("--db", "memory.db")
@@ -85,6 +87,23 @@ def test_only_arguments_become_options():
         == "give another path, or --overwrite"
     )
     assert as_command_line("overwrite=True", ["--force"]) == "overwrite=True"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("another writer held m.db.lock for 5 s; try again, or raise Config.busy_timeout", "another writer held m.db.lock for 5 s; try again"),
+        (
+            other_model(VectorSpace(model="a", revision="1", dimension=2), model="b", revision="2"),
+            ("this store holds vectors of 'a' (2 dimensions, revision '1'), the memory was opened with 'b' (revision '2'); "
+            "open it with the embedder it was made with, or have it embedded anew: memkit reembed --embedder provider:model"),
+        ),
+    ],
+    ids=["busy", "model"],
+)  # fmt: skip
+def test_what_only_python_can_do_is_not_offered(message, told):
+    """A setting or a call that the command line does not have is left out."""
+    assert as_command_line(message, ["--embedder"]) == told
 
 
 @pytest.mark.usefixtures("db")
