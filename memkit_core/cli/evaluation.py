@@ -42,54 +42,62 @@ from memkit_core.evaluation.plot import check_plot
 from memkit_core.evaluation.run import DEFAULT_KS
 from memkit_core.jsonvalues import JsonValue
 
+_Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Folders with conversations.jsonl and questions.jsonl."),
+]
+_Ks = Annotated[
+    list[str] | None,
+    typer.Option("--k", metavar="NUMBERS", help="How many hits to look at: 5,10 or repeated. [5,10,20]"),
+]
+_Embedder = Annotated[
+    str | None,
+    typer.Option("--embedder", help="The embedding model, as provider:model. [the built-in wordllama]"),
+]
+_ChunkSizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--chunk-sizes", metavar="NUMBERS", help="Compare chunks of so many characters: 256,512,1024."
+    ),
+]
+_Compare = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compare",
+        metavar="TEXT",
+        callback=all_as_typed,
+        help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
+    ),
+]
+_FromLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-log",
+        help="Instead of folders: ask again what this memory has in its recall log with feedback.",
+    ),
+]
+_Seed = Annotated[int | None, typer.Option("--seed", min=0, help="The seed of the confidence intervals. [0]")]
+_JsonFile = Annotated[
+    Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
+]
+_Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
+]
+
 
 def evaluation(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH", help="Folders with conversations.jsonl and questions.jsonl."),
-    ] = None,
+    paths: _Paths = None,
     *,
-    k: Annotated[
-        list[str] | None,
-        typer.Option("--k", metavar="NUMBERS", help="How many hits to look at: 5,10 or repeated. [5,10,20]"),
-    ] = None,
-    embedder: Annotated[
-        str | None,
-        typer.Option("--embedder", help="The embedding model, as provider:model. [the built-in wordllama]"),
-    ] = None,
-    chunk_sizes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--chunk-sizes", metavar="NUMBERS", help="Compare chunks of so many characters: 256,512,1024."
-        ),
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--compare",
-            metavar="TEXT",
-            callback=all_as_typed,
-            help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
-        ),
-    ] = None,
-    from_log: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-log",
-            help="Instead of folders: ask again what this memory has in its recall log with feedback.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="The seed of the confidence intervals. [0]")
-    ] = None,
+    k: _Ks = None,
+    embedder: _Embedder = None,
+    chunk_sizes: _ChunkSizes = None,
+    compare: _Compare = None,
+    from_log: _FromLog = None,
+    seed: _Seed = None,
     as_json: AsJson = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
-    ] = None,
+    json_file: _JsonFile = None,
+    plot: _Plot = None,
 ) -> None:
     """Measure how well recall finds what answers questions.
 

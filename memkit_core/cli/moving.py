@@ -28,7 +28,7 @@ from memkit_core.cli.output import bar, stderr, visible, write_json
 from memkit_core.cli.settling import settled
 from memkit_core.connect import IN_MEMORY
 from memkit_core.plurals import plural
-from memkit_core.transfer import ImportReport, OnError
+from memkit_core.transfer import ExportReport, ImportReport, OnError
 from memkit_core.transfer.files import Place
 
 _SHOWN = 10
@@ -91,11 +91,13 @@ def exporting(
         )
     if as_json:
         write_json(report)
-        return
-    stderr().print(
-        f"{_counted(report.counts)} of {'everybody' if scope is None else scope}: {report.bytes:,} bytes",
-        soft_wrap=True,
-    )
+    else:
+        _show_export(report, scope)
+
+
+def _show_export(report: ExportReport, scope: Scope | None) -> None:
+    whose = "everybody" if scope is None else scope
+    stderr().print(f"{_counted(report.counts)} of {whose}: {report.bytes:,} bytes", soft_wrap=True)
     stderr().print(f"go on later with --watermark {report.watermark}", soft_wrap=True)
 
 
