@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from memkit_core import MemkitError, __version__
 from memkit_core.cli.demo import demo
@@ -18,6 +20,8 @@ from memkit_core.cli.recalling import recalling
 from memkit_core.cli.reembedding import reembedding
 from memkit_core.cli.stats import counting
 from memkit_core.cli.upkeep import examining, keeping_up, reindexing, repairing
+from memkit_core.cli.wording import as_command_line
+from memkit_core.errors import shown
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -31,20 +35,47 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo")(demo)
-app.command("recall")(recalling)
-app.command("list")(listing)
-app.command("eval")(evaluation)
-app.command("repair")(repairing)
-app.command("reindex")(reindexing)
-app.command("stats")(counting)
-app.command("doctor")(examining)
-app.command("upkeep")(keeping_up)
-app.command("forget")(forgetting)
-app.command("reembed")(reembedding)
-app.command("export")(exporting)
-app.command("import")(importing)
-app.command("backup")(backing_up)
+
+
+class _Refused(Exception):  # noqa: N818 - it is told, and never seen as an error
+    """What memkit refused, in the words of the command line."""
+
+
+class _Command(TyperCommand):
+    """A command whose errors name its options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it.
+
+        Raises:
+            _Refused: memkit raised an error.
+        """
+        try:
+            return super().invoke(ctx)
+        except MemkitError as error:
+            names = [max(option.opts, key=len) for option in self.params if option.opts]
+            options = [name for name in names if name.startswith("--")]
+            raise _Refused(as_command_line(str(error), options)) from error
+
+
+_COMMANDS: dict[str, Callable[..., object]] = {
+    "demo": demo,
+    "recall": recalling,
+    "list": listing,
+    "eval": evaluation,
+    "stats": counting,
+    "doctor": examining,
+    "repair": repairing,
+    "reindex": reindexing,
+    "reembed": reembedding,
+    "upkeep": keeping_up,
+    "forget": forgetting,
+    "export": exporting,
+    "import": importing,
+    "backup": backing_up,
+}
+for _name, _function in _COMMANDS.items():
+    app.command(_name, cls=_Command)(_function)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -80,10 +111,12 @@ def run() -> int:
     except BrokenPipeError:
         drop_stdout()
         return FAILED
-    except (MemkitError, OSError) as error:
+    except _Refused as error:
         return _failed(str(error), FAILED)
+    except OSError as error:
+        return _failed(_of_the_system(error), FAILED)
     except _UsageError as error:
-        return _failed(f"{_reason(error)} (see memkit --help)", WRONG_USAGE)
+        return _failed(f"{_reason(error)} (see {_called(error)} --help)", WRONG_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
@@ -91,7 +124,22 @@ def run() -> int:
 
 def _reason(error: Exception) -> str:
     explain = getattr(error, "format_message", None)
-    return str(explain()) if explain is not None else str(error)
+    reason = str(explain()) if explain is not None else str(error)
+    # Of several options together: no single value is to blame.
+    return reason.removeprefix("Invalid value: ")
+
+
+def _called(error: Exception) -> str:
+    """The command that was used wrongly, as it is typed."""
+    context = getattr(error, "ctx", None)
+    return "memkit" if context is None else str(context.command_path)
+
+
+def _of_the_system(error: OSError) -> str:
+    """What went wrong with which file, without the number of the error."""
+    if error.strerror is None or error.filename is None:
+        return str(error)
+    return f"{error.strerror}: {shown(error.filename)}"
 
 
 def _failed(message: str, code: int) -> int:

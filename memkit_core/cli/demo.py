@@ -21,9 +21,11 @@ FILE_NAME = "memkit-demo.db"
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where the memory is kept.")] = Path("demo-data"),
+    folder: Annotated[Path, typer.Option("--dir", help="The folder in which the memory is kept.")] = Path(
+        "demo-data"
+    ),
 ) -> None:
-    """Remember a year of conversations, end, and answer from memory in a new process."""
+    """Remember conversations, then answer from them in a new process."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE_NAME
     screen = Screen()

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from memkit_core import ScoredRecord
 from memkit_core.cli.output import one_line, stdout, visible, when
+from memkit_core.plurals import plural
 
 STAND_IN = "stand-in model, no network: repeats the best memory"
 
@@ -88,7 +89,7 @@ class Screen:
         """What was recalled, a line each, and how long it took."""
         listed = list(lines)
         self._console.print(
-            f"   {len(listed)} memories recalled in {milliseconds:.1f} ms; score, time (UTC), text:"
+            f"   {len(listed)} {plural(len(listed), 'memory')} recalled in {milliseconds:.1f} ms; score, time (UTC), text:"
         )
         for line in listed:
             text = Text(f"   {line.score:.3f}  {line.said_at}  {one_line(line.text)}")

@@ -35,56 +35,75 @@ from memkit_core.evaluation import (
     summary,
     tables,
 )
-from memkit_core.evaluation.configurations import checked_configurations
+from memkit_core.evaluation.configurations import check_embedder, checked_configurations
 from memkit_core.evaluation.filling import Progress as Report
 from memkit_core.evaluation.from_log import TIME_AND_FUSION, evaluate_log, log_summary, log_tables
 from memkit_core.evaluation.plot import check_plot
 from memkit_core.evaluation.run import DEFAULT_KS
 from memkit_core.jsonvalues import JsonValue
 
+_Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Folders with conversations.jsonl and questions.jsonl."),
+]
+_Ks = Annotated[
+    list[str] | None,
+    typer.Option("--k", metavar="NUMBERS", help="How many hits to look at: 5,10 or repeated. [5,10,20]"),
+]
+_Embedder = Annotated[
+    str | None,
+    typer.Option("--embedder", help="The embedding model, as provider:model. [the built-in wordllama]"),
+]
+_ChunkSizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--chunk-sizes", metavar="NUMBERS", help="Compare chunks of so many characters: 256,512,1024."
+    ),
+]
+_Compare = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compare",
+        metavar="TEXT",
+        callback=all_as_typed,
+        help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
+    ),
+]
+_FromLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-log",
+        help="Instead of folders: ask again what this memory has in its recall log with feedback.",
+    ),
+]
+_Seed = Annotated[int | None, typer.Option("--seed", min=0, help="The seed of the confidence intervals. [0]")]
+_JsonFile = Annotated[
+    Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
+]
+_Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
+]
+
 
 def evaluation(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Folders with conversations.jsonl and questions.jsonl."),
-    ] = None,
+    paths: _Paths = None,
     *,
-    k: Annotated[
-        list[str] | None, typer.Option("--k", help="How many hits to look at: 5,10 or repeated. [5,10,20]")
-    ] = None,
-    embedder: Annotated[
-        str | None,
-        typer.Option("--embedder", help="As in Memory.open: provider:model. [the built-in wordllama]"),
-    ] = None,
-    chunk_sizes: Annotated[
-        list[str] | None,
-        typer.Option("--chunk-sizes", help="Compare chunks of these many characters: 256,512,1024."),
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--compare",
-            callback=all_as_typed,
-            help='Compare a configuration with the default: "name:knob=value,knob=value". Repeatable.',
-        ),
-    ] = None,
-    from_log: Annotated[
-        Path | None,
-        typer.Option("--from-log", help="Compare on the recall log of this memory, by its feedback."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of the resamples of the intervals; 0 if not given.")
-    ] = None,
+    k: _Ks = None,
+    embedder: _Embedder = None,
+    chunk_sizes: _ChunkSizes = None,
+    compare: _Compare = None,
+    from_log: _FromLog = None,
+    seed: _Seed = None,
     as_json: AsJson = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json-file", help="Also write the JSON document to this file.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Draw recall@k with intervals: a .png, .svg or .pdf (extra: plot)."),
-    ] = None,
+    json_file: _JsonFile = None,
+    plot: _Plot = None,
 ) -> None:
-    """Measure recall on conversations with gold evidence, beside BM25 alone and vectors alone."""
+    """Measure how well recall finds what answers questions.
+
+    Each question names the turns of a conversation that answer it. The default ranking is compared with BM25 alone
+    and vectors alone; see docs/eval.md for the files.
+    """
     if bool(paths) == (from_log is not None):
         raise typer.BadParameter("give folders of data, or --from-log and the file of a memory")
     ks = _counts(k, "--k") if k else DEFAULT_KS
@@ -94,11 +113,13 @@ def evaluation(
             "--chunk-sizes stands alone: no --compare, --from-log, --seed, --json-file or --plot"
         )
     seed = seed or 0
+    if from_log is None:
+        check_embedder(embedder)
     configurations = checked_configurations([parse_configuration(text) for text in compare or ()])
     if plot is not None:
         check_plot(plot)
-    if json_file is not None and not json_file.parent.is_dir():
-        raise typer.BadParameter(f"the folder of --json-file {json_file} does not exist")
+    if json_file is not None and (json_file.is_dir() or not json_file.parent.is_dir()):
+        raise typer.BadParameter(f"--json-file {json_file} is a folder, or its folder does not exist")
     if from_log is not None:
         seen = _seen_in_log(from_log, ks, embedder, configurations or TIME_AND_FUSION)
         measured = [log_summary(seen, seed=seed)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -22,14 +25,19 @@ from memkit_core.cli.options import (
     scope_of,
 )
 from memkit_core.cli.output import bar, stderr, visible, write_json
-from memkit_core.transfer import ImportReport, OnError
+from memkit_core.cli.settling import settled
+from memkit_core.connect import IN_MEMORY
+from memkit_core.plurals import plural
+from memkit_core.transfer import ExportReport, ImportReport, OnError
+from memkit_core.transfer.files import Place
 
 _SHOWN = 10
+_ONE_OF = {"summaries": "summary"}
 _STDOUT = Path("-")
 
 
 def exporting(
-    to: Annotated[Path, typer.Argument(help="The file to write, or - for stdout.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, or - for stdout.")],
     *,
     db: Database,
     user: User = None,
@@ -37,16 +45,21 @@ def exporting(
     workspace: Workspace = None,
     org: Org = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="Only what was created then or later: ISO 8601.")
+        str | None,
+        typer.Option("--since", help="Only what was created then or later, such as 2025-03-01 (ISO 8601)."),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Only what was created before then.")] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", help="Only records of this type; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="Only records of this type, see memkit list; repeatable."
+        ),
     ] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
             "--space",
+            metavar="SPACE",
             callback=all_as_typed,
             help="Only memories, messages, documents:<name>, notes or runs; repeatable.",
         ),
@@ -56,7 +69,10 @@ def exporting(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write everything, or what one scope has, as JSONL; prints the watermark of the next increment."""
+    """Write what all have, or one user or other scope, as JSONL.
+
+    Prints the watermark with which a later export writes only what changed since.
+    """
     named = (user, session, workspace, org) != (None,) * 4
     scope = scope_of(user=user, session=session, workspace=workspace, org=org) if named else None
     if to == _STDOUT and as_json:
@@ -75,20 +91,31 @@ def exporting(
         )
     if as_json:
         write_json(report)
-        return
-    stderr().print(f"{_counted(report.counts)}: {report.bytes:,} bytes", soft_wrap=True)
+    else:
+        _show_export(report, scope)
+
+
+def _show_export(report: ExportReport, scope: Scope | None) -> None:
+    whose = "everybody" if scope is None else scope
+    stderr().print(f"{_counted(report.counts)} of {whose}: {report.bytes:,} bytes", soft_wrap=True)
     stderr().print(f"go on later with --watermark {report.watermark}", soft_wrap=True)
 
 
 def importing(
-    source: Annotated[Path, typer.Argument(help="The file to read, or - for stdin.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="The file to read, or - for stdin.")],
     *,
     db: Database,
     from_user: Annotated[
-        str | None, typer.Option("--from-user", callback=as_typed, help="Import what this user has ...")
+        str | None,
+        typer.Option(
+            "--from-user",
+            callback=as_typed,
+            help="The user of the file whose memory becomes that of --to-user.",
+        ),
     ] = None,
     to_user: Annotated[
-        str | None, typer.Option("--to-user", callback=as_typed, help="... as this user's.")
+        str | None,
+        typer.Option("--to-user", callback=as_typed, help="Who gets it. What other users have stays theirs."),
     ] = None,
     on_error: Annotated[
         OnError,
@@ -96,44 +123,51 @@ def importing(
     ] = OnError.STOP,
     as_json: AsJson = False,
 ) -> int:
-    """Take what export wrote, into a file that is made when it is not there. Exits with 1 when lines were skipped."""
+    """Take what export wrote into a memory, which may be new.
+
+    Of what is there already the newer version holds. Exits with 1 when lines were skipped.
+    """
     if (from_user is None) is not (to_user is None):
         raise typer.BadParameter("--from-user and --to-user go together")
+    if str(db) == IN_MEMORY:
+        raise typer.BadParameter(f"--db {IN_MEMORY} would forget everything at once; give a file")
     scopes = None if from_user is None or to_user is None else {Scope.user(from_user): Scope.user(to_user)}
-    with Memory.open(db) as memory:
+    with _unrefused(source, db, scopes, on_error) as place, Memory.open(db) as memory:
         with bar("importing") as progress:
-            report = memory.transfer.import_jsonl(
-                sys.stdin.buffer if source == _STDOUT else source,
-                scopes=scopes,
-                on_error=on_error,
-                progress=progress,
-            )
-        left = _worked_off(memory)
+            report = memory.transfer.import_jsonl(place, scopes=scopes, on_error=on_error, progress=progress)
+        left = settled(memory)
     if as_json:
-        write_json({"report": report, "outbox": left})
+        write_json({"report": report, "outbox": left.outbox, "no_index": left.no_index})
     else:
-        _show(report, left)
+        _show(report)
+        left.tell()
     return int(bool(report.skipped))
 
 
-def _worked_off(memory: Memory) -> int:
-    with stderr().status("embedding and indexing"):
-        memory.flush()
-        if not memory.capabilities.index:
-            # It is being built beside; waited for, so that the next command finds it.
-            memory.upkeep.reindex()
-            memory.flush()
-        return memory.capabilities.outbox.length
+def _unrefused(
+    source: Path, db: Path, scopes: dict[Scope, Scope] | None, on_error: OnError
+) -> AbstractContextManager[Place]:
+    """What to import; checked at once when there is no store yet, so that none is made for what is refused."""
+    place = sys.stdin.buffer if source == _STDOUT else source
+    if db.exists():
+        return contextlib.nullcontext(place)
+    # Here, because pydantic takes as long to import as all the rest of a memory.
+    from memkit_core.transfer.importing import checked_source
+
+    return checked_source(place, scopes=scopes, on_error=on_error)
 
 
 def backing_up(
-    to: Annotated[Path, typer.Argument(help="The file to make.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
     *,
     db: Database,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the file while it is in use; the copy is a memory of its own."""
+    """Copy the file while it is in use.
+
+    The copy is a memory of its own, and whole.
+    """
     with open_existing(db, None) as memory, bar("copying") as progress:
         report = memory.transfer.backup(to, overwrite=overwrite, progress=progress)
     if as_json:
@@ -142,13 +176,15 @@ def backing_up(
         stderr().print(f"{visible(report.path)}: {report.bytes:,} bytes", soft_wrap=True)
 
 
-def _counted(counts: object) -> str:
-    if not isinstance(counts, dict) or not counts:
-        return "nothing"
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_kind(kind, count)}" for kind, count in counts.items()) or "nothing"
 
 
-def _show(report: ImportReport, left: int) -> None:
+def _kind(kind: str, count: int) -> str:
+    return plural(count, _ONE_OF.get(kind, kind.removesuffix("s")), kind)
+
+
+def _show(report: ImportReport) -> None:
     for name in ("inserted", "updated", "unchanged"):
         if counts := getattr(report, name):
             stderr().print(f"{name}: {_counted(counts)}", soft_wrap=True)
@@ -158,8 +194,6 @@ def _show(report: ImportReport, left: int) -> None:
         stderr().print(f"superseded by a newer value of their key: {report.superseded:,}", soft_wrap=True)
     if report.reembedded:
         stderr().print(f"embedded anew, because their vectors were of another model: {report.reembedded:,}")
-    if left:
-        stderr().print(f"still waiting to be indexed: {left:,}")
     for line in report.skipped_lines[:_SHOWN]:
         stderr().print(f"skipped line {line.line}: {visible(line.reason)}", soft_wrap=True)
     if report.skipped > _SHOWN:

@@ -55,7 +55,8 @@ Embedder = Annotated[
     typer.Option(
         "--embedder",
         envvar="MEMKIT_EMBEDDER",
-        help="The model it was made with, as in Memory.open: wordllama, provider:model, or none.",
+        help="The embedding model the file was made with, as provider:model, such as "
+        "openai:text-embedding-3-small; none for words alone. [the built-in wordllama]",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

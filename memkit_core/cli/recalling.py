@@ -23,21 +23,26 @@ from memkit_core.cli.output import hit_table, stderr, stdout, write_json
 
 
 def recalling(
-    query: Annotated[str, typer.Argument(callback=as_typed, help="What to look for, in plain words.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", callback=as_typed, help="What to look for, in plain words.")
+    ],
     *,
     db: Database,
     user: User = None,
     session: Session = None,
     workspace: Workspace = None,
     org: Org = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="The most records.")] = 10,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="At most so many records.")] = 10,
     messages: Annotated[
-        bool, typer.Option("--messages/--no-messages", help="Also what was said in conversations.")
+        bool, typer.Option("--messages/--no-messages", help="Also search what was said in conversations.")
     ] = True,
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is remembered about QUERY, best first."""
+    """Show what is remembered about QUERY, best first.
+
+    A line has rank, score, time in UTC and text. Scores order one answer and are not comparable with others.
+    """
     scope = scope_of(user=user, session=session, workspace=workspace, org=org)
     with open_existing(db, embedder, asks=True) as memory:
         began = time.perf_counter()

@@ -10,6 +10,7 @@ import typer
 from memkit_core import Config, Memory, RuleExtractor, Schedule
 from memkit_core.cli.options import AsJson, Database, Embedder, open_existing
 from memkit_core.cli.output import stderr, stdout, visible, write_json
+from memkit_core.plurals import plural
 from memkit_core.upkeep import Findings, JobRun, Level
 
 _NOT_WHOLE = _FAILED = 1
@@ -17,7 +18,10 @@ _LOOK_SECONDS = 1.0
 
 
 def examining(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> int:
-    """Look at everything, and say what is wrong and what to do. Exits with 1 when there is an ERROR."""
+    """Say what is wrong with the file, or soon will be, and what to do.
+
+    Exits with 1 when there is an ERROR.
+    """
     with open_existing(db, embedder) as memory, stderr().status("looking at every row and every vector"):
         findings = memory.upkeep.doctor()
     if as_json:
@@ -53,7 +57,11 @@ def keeping_up(
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Do the periodic work that is due: outbox, checkpoint, sweep. Exits with 1 when a job failed."""
+    """Do the periodic work that is due.
+
+    That is outbox: embed and index what waits; checkpoint: write the log into the file; sweep: delete what has
+    expired. Exits with 1 when a job failed.
+    """
     if watch and as_json:
         raise typer.BadParameter("--json prints one document; leave out --watch")
     plan = Schedule(thread=False, forget_hour=forget_hour)
@@ -85,7 +93,11 @@ def repairing(
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Compare what is derived with the records, and mend it. Exits with 1 while something is wrong."""
+    """Mend what does not agree with the records.
+
+    Keyword rows, tags, counters, vectors and the vector index are compared with them. Exits with 1 while something
+    is wrong.
+    """
     with open_existing(db, embedder) as memory:
         with stderr().status("comparing every row with its keyword rows and vectors"):
             findings = memory.upkeep.verify() if dry_run else memory.upkeep.repair()
@@ -98,13 +110,13 @@ def repairing(
 
 
 def reindexing(*, db: Database, embedder: Embedder = None, as_json: AsJson = False) -> None:
-    """Build the vector index anew from the stored vectors; nothing is embedded."""
+    """Build the vector index anew; nothing is embedded."""
     with open_existing(db, embedder) as memory, stderr().status("building the vector index"):
         points = memory.upkeep.reindex()
     if as_json:
         write_json({"points": points})
     else:
-        stderr().print(f"the index holds {points:,} vectors")
+        stderr().print(f"the index holds {points:,} {plural(points, 'vector')}")
 
 
 def _worked_off(memory: Memory) -> int:
@@ -116,7 +128,7 @@ def _show(findings: Findings) -> None:
     for problem in findings:
         state = "mended" if problem.mended else "found"
         stdout().print(
-            f"{state}: {problem.count:,} {visible(problem.detail)} ({problem.kind})", soft_wrap=True
+            f"{state}: {visible(problem.detail)}: {problem.count:,} ({problem.kind})", soft_wrap=True
         )
     for name in findings.unchecked:
         stderr().print(

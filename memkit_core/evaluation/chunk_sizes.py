@@ -16,6 +16,7 @@ from memkit_core.config import Config
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.documents import Documents, chunk_place
 from memkit_core.errors import InvalidInputError, ModelError
+from memkit_core.evaluation.comparison import missed_a_leg
 from memkit_core.evaluation.dataset import Dataset, Question, Turn
 from memkit_core.evaluation.filling import Progress
 from memkit_core.evaluation.metrics import mean_metrics, rank_metrics
@@ -25,6 +26,7 @@ from memkit_core.inputs import checked_count
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.memory import Memory
 from memkit_core.models import CHUNK, RecallResult
+from memkit_core.plurals import plural
 from memkit_core.scope import Scope
 from memkit_core.times import Clock, utc_now
 
@@ -100,7 +102,10 @@ class ChunkComparison:
 
     def tables(self) -> list[Table | Text]:
         """The numbers for people: one line a size, and the winner; at most 80 columns wide with three ks."""
-        heading = f"{self.dataset}: {self.questions} questions,\nembedder {self.embedder}, overlap {self.overlap:.0%}"
+        heading = (
+            f"{self.dataset}: {self.questions} {plural(self.questions, 'question')},\n"
+            f"embedder {self.embedder}, overlap {self.overlap:.0%}"
+        )
         table = Table(box=box.SIMPLE_HEAD)
         names = [*(f"recall@{k}" for k in self.ks), "mrr"]
         for name in ("size", "chunks", *names, f"tokens@{DECISIVE_K}"):
@@ -112,7 +117,7 @@ class ChunkComparison:
         degraded = sum(row.degraded for row in self.rows)
         lines = [self._verdict(), self.date.isoformat()]
         if degraded:
-            lines.insert(0, f"{degraded} questions missed a leg: these are not the ranking's numbers")
+            lines.insert(0, missed_a_leg(degraded, "question"))
         return [Text(heading), table, Text("\n".join(lines))]
 
     def _verdict(self) -> str:
@@ -273,8 +278,9 @@ class _Run:
                 done += 1
                 self._progress(f"cutting {self._size}", done, total)
         if not self._memory.flush(timeout=_FLUSH_SECONDS):
+            left = self._memory.capabilities.outbox.length
             raise ModelError(
-                f"{self._memory.capabilities.outbox.length} chunks could not be embedded",
+                f"{left} {plural(left, 'chunk')} could not be embedded",
                 model=self._memory.capabilities.embedding_model,
             )
         return chunks

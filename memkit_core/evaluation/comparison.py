@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memkit_core.jsonvalues import JsonValue
+from memkit_core.plurals import plural
 
 Numbers = Mapping[str, JsonValue]
 
@@ -33,6 +34,11 @@ def difference(value: JsonValue) -> str:
         return ""
     mean, low, high = (f"{end:+.3f}".replace("0.", ".") for end in value if isinstance(end, int | float))
     return f"{mean} [{low}, {high}]"
+
+
+def missed_a_leg(many: JsonValue, what: str) -> str:
+    """The warning that so many questions, or recalls, were answered without one of the legs."""
+    return f"{many} {plural(many, what)} missed a leg: these are not the ranking's numbers"
 
 
 def comparison_tables(numbers: Numbers) -> list[Table]:

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memkit_core.errors import InvalidInputError, shown
+from memkit_core.embedders.absent import AbsentEmbedder
+from memkit_core.embedders.resolve import resolve_embedder
+from memkit_core.errors import ConfigError, InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.recall.weights import Ranking
 
@@ -44,10 +46,12 @@ class Configuration:
 
 
 def checked_configurations(given: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The configurations as given.
+    """The configurations as given; no model is loaded.
 
     Raises:
         InvalidInputError: one is none, or two have one name.
+        ConfigError: the embedder of one cannot be used.
+        MissingDependencyError: the package of one's embedder is not installed.
     """
     seen = set[str]()
     for one in given:
@@ -55,8 +59,21 @@ def checked_configurations(given: Sequence[Configuration]) -> tuple[Configuratio
             raise InvalidInputError(f"configurations must be Configuration objects, got {shown(one)}")
         if one.name in seen:
             raise InvalidInputError(f"two configurations are called {shown(one.name)}")
+        if one.embedder is not None:
+            check_embedder(one.embedder)
         seen.add(one.name)
     return tuple(given)
+
+
+def check_embedder(given: object) -> None:
+    """Refuse an embedder that nothing can be measured with, before anything is.
+
+    Raises:
+        ConfigError: it is none, has no such model, or lacks a key.
+        MissingDependencyError: its package is not installed.
+    """
+    if isinstance(resolve_embedder(given), AbsentEmbedder):
+        raise ConfigError("embedder='none' embeds nothing; name a model")
 
 
 def knobs() -> Mapping[str, object]:

@@ -10,6 +10,7 @@ from memkit_core.errors import ModelError
 from memkit_core.evaluation.dataset import Dataset, Turn
 from memkit_core.memory import Memory
 from memkit_core.models import Message, Role
+from memkit_core.plurals import plural
 from memkit_core.scope import Scope
 
 Progress = Callable[[str, int, int], None]
@@ -77,5 +78,8 @@ def embed(memory: Memory, report: Progress) -> None:
         report("embedding", max(total - left, 0), total)
         # A model that only loads slowly is waited for.
         if idle and (outbox.last_error is not None or idle >= _PATIENCE):
-            raise ModelError(f"{left} turns could not be embedded", model=memory.capabilities.embedding_model)
+            raise ModelError(
+                f"{left} {plural(left, 'turn')} could not be embedded",
+                model=memory.capabilities.embedding_model,
+            )
     report("embedding", total, total)

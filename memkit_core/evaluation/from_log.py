@@ -14,7 +14,7 @@ from rich.text import Text
 from memkit_core.config import Config
 from memkit_core.errors import ConfigError, InvalidInputError, shown
 from memkit_core.evaluation.asking import Ranked, timed, tokens_of
-from memkit_core.evaluation.comparison import Numbers, comparison_tables, mapping
+from memkit_core.evaluation.comparison import Numbers, comparison_tables, mapping, missed_a_leg
 from memkit_core.evaluation.configurations import Configuration, checked_configurations
 from memkit_core.evaluation.dataset import Question
 from memkit_core.evaluation.filling import Progress
@@ -23,6 +23,7 @@ from memkit_core.evaluation.run import DEFAULT_KS, Asked, Compared, Outcome, che
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.memory import Memory
 from memkit_core.models import Status, point_id
+from memkit_core.plurals import plural
 from memkit_core.ports import LoggedHit, LoggedRecall
 from memkit_core.recall.weights import Ranking
 from memkit_core.stores.sqlite.copying import copy_unopened
@@ -248,8 +249,8 @@ def _advice(seen: LogOutcome) -> str:
     )
     if asked < FEW:
         return (
-            f"Too little feedback to choose by: {asked} recalls, of at least {FEW} that would be needed. The "
-            f"intervals below are too narrow for so few. {bias}"
+            f"Too little feedback to choose by: {asked} {plural(asked, 'recall')}, of at least {FEW} that would be "
+            f"needed. With so few the intervals of the differences are too narrow. {bias}"
         )
     return f"Keep what is in use unless the interval of a difference leaves out 0. {bias}"
 
@@ -259,11 +260,11 @@ def log_tables(numbers: Numbers) -> list[Table | Text]:
     counts, seed = mapping(numbers["counts"]), mapping(numbers["bootstrap"])["seed"]
     lines = [
         str(numbers["dataset"]),
-        f"{counts['judged']} recalls with feedback, {counts['questions']} asked again",
+        f"{counts['judged']} {plural(counts['judged'], 'recall')} with feedback, {counts['questions']} asked again",
         *(f"left out, {reason}: {many}" for reason, many in mapping(counts["left_out"]).items()),
     ]
     if counts["degraded"]:
-        lines.append(f"{counts['degraded']} recalls missed a leg: these are not the ranking's numbers")
+        lines.append(missed_a_leg(counts["degraded"], "recall"))
     shown_parts: list[Table | Text] = [Text("\n".join(lines))]
     if counts["questions"]:
         shown_parts += comparison_tables(numbers)

@@ -24,11 +24,13 @@ def check_plot(file: str | Path) -> None:
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
-        InvalidInputError: `file` does not end in .png, .svg or .pdf, or its folder does not exist.
+        InvalidInputError: `file` does not end in .png, .svg or .pdf, its folder does not exist, or it is one.
     """
     path = Path(file)
     if path.suffix.lower() not in _FORMATS:
         raise InvalidInputError(f"a plot is written as {', '.join(_FORMATS)}, got {shown(str(file))}")
+    if path.is_dir():
+        raise InvalidInputError(f"{shown(str(file))} is a folder")
     if not path.parent.is_dir():
         raise InvalidInputError(f"the folder of {shown(str(file))} does not exist")
     try:

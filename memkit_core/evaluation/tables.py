@@ -9,9 +9,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from memkit_core.evaluation.comparison import Numbers, cell, comparison_tables, mapping
+from memkit_core.evaluation.comparison import Numbers, cell, comparison_tables, mapping, missed_a_leg
 from memkit_core.evaluation.configurations import DENSE, HYBRID, KEYWORD
 from memkit_core.jsonvalues import JsonValue
+from memkit_core.plurals import plural
 
 _DIGEST = 12
 _LEGS = (HYBRID, KEYWORD, DENSE)
@@ -48,9 +49,10 @@ def _legs(numbers: Numbers, part: str) -> Mapping[str, Mapping[str, JsonValue]]:
 def _heading(numbers: Numbers) -> str:
     counts, digests = mapping(numbers["counts"]), mapping(numbers["sha256"])
     files = ", ".join(f"{name} {str(digest)[:_DIGEST]}" for name, digest in digests.items())
+    talks, turns, asked = counts["conversations"], counts["turns"], counts["questions"]
     return (
-        f"{numbers['dataset']}: {counts['conversations']} conversations, {counts['turns']} turns "
-        f"({counts['skipped']} empty ones skipped),\n{counts['questions']} questions asked "
+        f"{numbers['dataset']}: {talks} {plural(talks, 'conversation')}, {turns} {plural(turns, 'turn')} "
+        f"({counts['skipped']} empty skipped),\n{asked} {plural(asked, 'question')} asked "
         f"({counts['unasked']} without evidence left out),\nembedder {numbers['embedder']}\n"
         f"sha256 {files or 'unknown'}"
     )
@@ -63,7 +65,7 @@ def _footing(numbers: Numbers) -> str:
     seed = f"seed {mapping(numbers['bootstrap'])['seed']}"
     lines = [f"recall: {times or 'not timed'}", f"tokens: {tokens or 'none'}", f"{numbers['date']}, {seed}"]
     if counts["degraded"]:
-        lines.insert(0, f"{counts['degraded']} questions missed a leg: these are not the ranking's numbers")
+        lines.insert(0, missed_a_leg(counts["degraded"], "question"))
     return "\n".join(lines)
 
 
@@ -72,7 +74,9 @@ def _metric_table(
 ) -> Table:
     """One line a metric, one column a leg of each group that has questions."""
     filled = {name: legs for name, legs in groups.items() if legs}
-    title = ", ".join(f"{name}: {_questions(legs)} questions" for name, legs in filled.items())
+    title = ", ".join(
+        f"{name}: {_questions(legs)} {plural(_questions(legs), 'question')}" for name, legs in filled.items()
+    )
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
     table.add_column("metric")
     for (place, _), leg in itertools.product(enumerate(filled), _LEGS):

@@ -12,6 +12,7 @@ from datetime import datetime
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.models.spaces import CHUNK, DOCUMENTS, MEMORIES, MESSAGES, point_id
 from memkit_core.omitted import OMITTED, Omitted
+from memkit_core.plurals import plural
 from memkit_core.scope import Scope
 
 
@@ -227,7 +228,7 @@ class RecordPage:
         columns = ("created", "content", "type", "tags", "scope", "id")
         more = "" if self.cursor is None else "; there are more"
         return html.table(
-            f"{len(self)} records{more}",
+            f"{len(self)} {plural(len(self), 'record')}{more}",
             columns,
             ((one.created_at, one.content, one.type, one.tags, one.scope, one.id) for one in self.records),
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from memkit_core.models.records import MemoryRecord
+from memkit_core.plurals import plural
 from memkit_core.scope import Scope
 
 
@@ -91,7 +92,9 @@ class Explanation(list[dict[str, object]]):
         from memkit_core import html
 
         columns = list(self[0]) if self else []
-        return html.table(f"{len(self)} hits explained", columns, (list(row.values()) for row in self))
+        return html.table(
+            f"{len(self)} {plural(len(self), 'hit')} explained", columns, (list(row.values()) for row in self)
+        )
 
 
 _SHOWN_OF_HITS = ("rank", "content", "score", "why", "similarity", "keyword", "recency", "scope", "id")
@@ -160,7 +163,8 @@ class RecallResult(Sequence[ScoredRecord]):
         missing = f"; not in full: {', '.join(sorted(self.missing))}" if self.missing else ""
         cut = "; more would have ranked next" if self.truncated else ""
         rows = ([row[name] for name in _SHOWN_OF_HITS] for row in self.explain())
-        return html.table(f"{len(self)} hits, best first{missing}{cut}", _SHOWN_OF_HITS, rows)
+        heading = f"{len(self)} {plural(len(self), 'hit')}, best first{missing}{cut}"
+        return html.table(heading, _SHOWN_OF_HITS, rows)
 
     def __len__(self) -> int:
         """How many hits there are."""

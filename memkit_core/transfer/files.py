@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import tempfile
@@ -66,6 +67,9 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder; give a file name inside it")
+    if not path.parent.is_dir():
+        # Before the name of the temporary file stands in the error.
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist; create it first", str(path.parent))
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     os.close(number)
     part = Path(name)
@@ -165,6 +169,11 @@ class Source:
             while (rest := self._file.readline(_PIECE)) and not rest.endswith(b"\n"):
                 pass
             yield NumberedLine(number, None)
+
+    def again(self) -> IO[bytes]:
+        """All of it as a stream that stands at the beginning; open as long as this."""
+        self._file.seek(self._start)
+        return self._file
 
     def error(self, message: str, line: int = 0) -> ImportFileError:
         """What is wrong with it."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import IO
 
 from memkit_core.errors import ScopeError
 from memkit_core.models import Summary, Target
@@ -19,12 +21,12 @@ from memkit_core.ports import (
     VectorSpace,
 )
 from memkit_core.scope import Scope
-from memkit_core.times import Clock
+from memkit_core.times import Clock, utc_now
 from memkit_core.transfer.covering import Covered, ReadLog
 from memkit_core.transfer.exporting import name_of
-from memkit_core.transfer.files import LONGEST_LINE, NumberedLine, Source
+from memkit_core.transfer.files import LONGEST_LINE, NumberedLine, Place, Source, reading
 from memkit_core.transfer.lines import FORMAT, VERSION, EndLine, HeaderLine, parsed
-from memkit_core.transfer.mapping import Mapped
+from memkit_core.transfer.mapping import Mapped, ScopeMap
 from memkit_core.transfer.reports import ImportReport, OnError, Progress, SkippedLine
 
 BATCH = 500
@@ -79,8 +81,7 @@ class Import:
             ImportFileError: no export, or with `OnError.STOP` a line that is none; nothing was changed.
             BackendError: the store failed; what was taken stays, and the same import completes it.
         """
-        if not self._skip:
-            self._check()
+        self.check()
         self._take()
         # At the end, since what a line brings may itself have given way on a later one.
         while gave_way := self._store.settle_keys(now=self._clock(), limit=BATCH):
@@ -98,8 +99,15 @@ class Import:
             superseded=self._superseded,
         )
 
-    def _check(self) -> None:
-        """Read every line and take none."""
+    def check(self) -> None:
+        """Read every line, when a bad one is to stop it, else the header; take none.
+
+        Raises:
+            ImportFileError: see `run`.
+        """
+        if self._skip:
+            self._header(next(self._source.lines(), None))
+            return
         spaces: dict[Target, VectorSpace | None] = {}
         for number, row in self._rows(self._stop):
             moved = self._moved(number, row, self._stop)
@@ -247,6 +255,32 @@ class Import:
         self._skips += 1
         if len(self._skipped) < _SHOWN:
             self._skipped.append(SkippedLine(number, reason))
+
+
+@contextmanager
+def checked_source(place: Place, *, scopes: ScopeMap | None, on_error: OnError) -> Iterator[IO[bytes]]:
+    """What an import into an empty store would not refuse, as a stream to import; no store is touched.
+
+    Raises:
+        ImportFileError: see `Import.run`.
+        OSError: the file cannot be read.
+    """
+    # Here, since every other import has a store.
+    from memkit_core.stores.memory import InMemoryStore
+
+    with reading(place, store=None) as source:
+        Import(
+            source,
+            InMemoryStore(),
+            Mapped(scopes),
+            on_error=on_error,
+            prepare=lambda _: None,
+            held_space=lambda _: (False, None),
+            read_log=lambda *_: [],
+            clock=utc_now,
+            progress=None,
+        ).check()
+        yield source.again()
 
 
 _Bad = Callable[[int, str], None]

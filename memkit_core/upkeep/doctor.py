@@ -13,6 +13,7 @@ from memkit_core.config import MEBIBYTE, Config
 from memkit_core.errors import BackendError, ConfigError, shown
 from memkit_core.indexing import Indexers
 from memkit_core.models import CHUNK
+from memkit_core.plurals import plural
 from memkit_core.ports import MovedRecord, Selection, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.handle import StoreHandle
@@ -129,7 +130,7 @@ class Doctor:
             yield Finding(
                 level=Level.ERROR,
                 code="damaged" if damaged else "out-of-step",
-                what=problem.detail if damaged else f"{problem.count:,} {problem.detail} ({problem.kind})",
+                what=problem.detail if damaged else f"{problem.detail}: {problem.count:,} ({problem.kind})",
                 remedy="go back to a backup" if damaged else "run memkit repair",
             )
         for name in found.unchecked:
@@ -193,8 +194,8 @@ class Doctor:
             yield Finding(
                 level=Level.WARNING,
                 code="outbox-failed",
-                what=f"{state.failed:,} changes used up their tries{last}",
-                remedy="mend what failed, then memory.flush() or open the memory again: both try once more",
+                what=f"{state.failed:,} {plural(state.failed, 'change')} used up all tries{last}",
+                remedy="mend what failed, then run memkit repair, or memory.flush() in Python: both try once more",
             )
 
     def _chunks(self) -> Iterator[Finding]:
@@ -204,7 +205,7 @@ class Doctor:
         yield Finding(
             level=Level.INFO,
             code="chunk-size-unmeasured",
-            what=f"{len(cut):,} documents are cut into chunks; the store does not know whether their size was measured",
+            what=f"{len(cut):,} {plural(len(cut), 'document is', 'documents are')} cut into chunks; the store does not know whether their size was measured",
             remedy="compare sizes on data like yours: memkit eval PATH --chunk-sizes 256,512,1024",
         )
         apart = sum(not any(_overlap(places) for places in levels.values()) for levels in cut.values())
@@ -212,7 +213,7 @@ class Doctor:
             yield Finding(
                 level=Level.WARNING,
                 code="chunks-without-overlap",
-                what=f"in none of {apart:,} documents do chunks overlap: what stands across a border is found by "
+                what=f"in none of {apart:,} {plural(apart, 'document')} do chunks overlap: what stands across a border is found by "
                 "neither side",
                 remedy="add the documents again with an overlap of 0.1 to 0.2, the default of ContentChunker",
             )

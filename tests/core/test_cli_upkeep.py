@@ -133,4 +133,4 @@ def test_upkeep_goes_on(db):
 def test_upkeep_refuses_what_it_cannot_do(db):
     """One JSON document has no end to wait for, and a day has no hour 24."""
     assert "--watch" in memkit("upkeep", "--db", db, "--watch", "--json", code=2).stderr
-    assert "forget_hour" in memkit("upkeep", "--db", db, "--forget-hour", 24, code=1).stderr
+    assert "--forget-hour must be" in memkit("upkeep", "--db", db, "--forget-hour", 24, code=1).stderr

@@ -179,7 +179,8 @@ def test_it_says_when_there_is_too_little(store, monkeypatch):
     assert "recall@" not in nothing
     ask(store, "Who is the dentist?", ["dentist"])
     little = " ".join(printed(compared(store)).split())
-    assert "Too little feedback to choose by: 1 recalls, of at least 30" in little
+    assert "Too little feedback to choose by: 1 recall, of at least 30" in little
+    assert "the intervals of the differences are too narrow" in little
     assert "records, n=1" in little
     monkeypatch.setattr(looking, "FEW", 1)
     enough = " ".join(printed(compared(store)).split())

@@ -138,7 +138,7 @@ def test_a_record_shows_what_it_has(memory):
     assert {"I like tea.", "drink", '{"cup": 2}', "2026-01-15 12:00:00+00:00", "active"} <= set(texts)
     assert "supersedes" not in texts
     page = memory.list_records(scope=ALICE)
-    assert {"I like tea.", "1 records"} <= set(read(page).texts)
+    assert {"I like tea.", "1 record"} <= set(read(page).texts)
 
 
 def test_working_memory_is_shown_whole(memory):

@@ -568,6 +568,8 @@ def test_from_the_command_line(tmp_path):
             "waiting": 0,
         },
         "outbox": 0,
+        "without_vectors": 0,
+        "no_index": None,
     }
     again = memkit("reembed", "--embedder", "wordllama")
     assert again.returncode == 0

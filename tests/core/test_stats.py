@@ -62,4 +62,4 @@ def test_on_the_command_line(tmp_path):
     assert json.loads(memkit("--json"))["by_status"] == {"active": 3, "archived": 1}
     told = memkit()
     assert "3 active, 1 archived" in told
-    assert "1 sessions, 2 messages" in told
+    assert "1 session, 2 messages" in told
