@@ -27,11 +27,16 @@ _CLOSE_SECONDS = 5.0
 _DROPPED_SECONDS = 1.0
 
 
-def work_off(indexers: Indexers, timeout: float | None) -> None:
-    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds."""
+def work_off(indexers: Indexers, timeout: float | None, *, retry: bool = False) -> None:
+    """Work off the outboxes and confirm them, waiting for it at most `timeout` seconds.
+
+    With `retry` also what failed before and waits for its next try.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def work() -> None:
+        if retry:
+            indexers.retry(settled=True)
         indexers.sync(deadline=deadline)
         indexers.flush()
 

@@ -1129,8 +1129,7 @@ class Memory:
         ends = None if timeout is None else time.monotonic() + timeout
         stored = self.sessions.queue.flush(timeout)
         self._noted.write()
-        self._indexers.retry()
-        work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0))
+        work_off(self._indexers, None if ends is None else max(ends - time.monotonic(), 0.0), retry=True)
         return stored and self._indexers.state().length == 0
 
     def close(self) -> None:

@@ -408,8 +408,11 @@ class Indexer:
             self._keeper.rebuild()
             self._present_index()
 
-    def retry(self) -> None:
-        """Make every waiting change due at once."""
+    def retry(self, *, settled: bool = False) -> None:
+        """Make every waiting change due at once; `settled` waits for a batch being embedded, and includes it."""
+        if settled:
+            with self._embedding:
+                pass
         self._source.outbox.retry()
 
     def state(self) -> OutboxState:

@@ -75,10 +75,10 @@ class Indexers:
         for indexer in self.all():
             indexer.flush()
 
-    def retry(self) -> None:
-        """Make every waiting change due at once."""
+    def retry(self, *, settled: bool = False) -> None:
+        """Make every waiting change due at once, see `Indexer.retry`."""
         for indexer in self.all():
-            indexer.retry()
+            indexer.retry(settled=settled)
 
     def state(self) -> OutboxState:
         """How far all indexes together are behind the store."""

@@ -330,3 +330,25 @@ def test_a_memory_without_its_model(tmp_path):
         assert memory.capabilities.embedding_model == "none"
     with Memory.open(tmp_path / "new.db", embedder=LetterEmbedder()) as memory:
         assert memory.flush()
+
+
+def test_flush_tries_again_what_fails_while_it_waits(tmp_path):
+    """A batch that is being embedded when `flush` begins, and fails, is tried again by that `flush`."""
+    embedder, answers = LetterEmbedder(), []
+    with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
+        flushing = threading.Thread(target=lambda: answers.append(memory.flush()))
+        begun, embed, first = threading.Event(), embedder.embed_documents, iter([True])
+
+        def fail_once(texts):
+            if next(first, False):
+                flushing.start()
+                begun.set()
+                flushing.join(0.3)  # By then it waits for this batch.
+                raise RuntimeError("down")
+            return embed(texts)
+
+        embedder.embed_documents = fail_once
+        memory.add("green tea", scope=ALICE, background=True)
+        assert begun.wait(30)
+        flushing.join(30)
+    assert answers == [True]
