@@ -127,7 +127,7 @@ def _surroundings(
     passage = passage_scores(counts, pool.totals, idf, around)
     beside = mean_beside(legs["dense"], directly)
     group = grouped(pool.session)
-    whole = session_scores(counts, pool.totals, idf, group)
+    whole = session_scores(counts, pool.totals, session_idf(pool.counts, group), group)
     best = best_of_session(legs["dense"], group)
     return {
         "neighbour": best_neighbour(legs["fused"], directly),
@@ -253,11 +253,22 @@ def passage_scores(each: Floats, lengths: Floats, idf: Floats, around: Pairs) ->
 
 def session_scores(each: Floats, lengths: Floats, idf: Floats, group: NDArray[np.intp]) -> Floats:
     """Return the scaled BM25 of the pool's part of each turn's session, coarse to fine; `group` is that of `grouped`."""
-    counts = np.zeros((group.max() + 1, each.shape[1]))
-    for column, values in enumerate(each.T):
-        counts[:, column] = np.bincount(group, values)
     totals: Floats = np.bincount(group, lengths).astype(np.float64)
-    return scale_to_best(bm25(counts, totals, idf))[group]
+    return scale_to_best(bm25(summed(each, group), totals, idf))[group]
+
+
+def session_idf(counts: Floats, group: NDArray[np.intp]) -> Floats:
+    """Return the idf of each term where a session is one document: what all talk about tells none from another."""
+    sessions = summed(counts, group)
+    return bm25_idf(np.count_nonzero(sessions, axis=0), len(sessions))
+
+
+def summed(each: Floats, group: NDArray[np.intp]) -> Floats:
+    """Return the sums of the rows of each group, `(groups, t)`."""
+    sums = np.zeros((group.max(initial=-1) + 1, each.shape[1]))
+    for column, values in enumerate(each.T):
+        sums[:, column] = np.bincount(group, values)
+    return sums
 
 
 def mean_beside(scores: Floats, directly: Pairs) -> Floats:

@@ -54,7 +54,7 @@ class Ranking:
     """
 
     keyword: float = 1.0
-    dense: float = 0.5
+    dense: float = 0.6
     related: float = 1.0
     fusion: Literal["weighted", "rrf"] = "weighted"
     rrf_k: int = 60
