@@ -121,6 +121,19 @@ class TestListwise:
             [2 / 3, 1 / 3, 1.0]
         )
 
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            "[1] is about tea, so it is last: [3, 2, 1]",
+            "<think>First I would say [1, 2].</think>\n```json\n[3, 2, 1]\n```",
+            "[3] > [2] > [1]",
+        ],
+    )
+    def test_the_order_among_other_words(self, answer):
+        """The longest list is the order, the last of equal ones; single numbers are one together."""
+        scores = ListwiseReranker(lambda _: answer)("q", ["a", "b", "c"])
+        assert scores == pytest.approx([1 / 3, 2 / 3, 1.0])
+
     @pytest.mark.parametrize("answer", ["[]", "[0]", "[4]", "[1, 1]", "none", "[1", "{}"])
     def test_answers_that_are_no_order(self, answer):
         """A number that there is not, one twice, or none is an error of the model."""
