@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def resolve_reranker(given: object) -> Reranker:
     `llamaindex_memkit.postprocessor_reranker`.
 
     Raises:
-        InvalidInputError: it is a class, or can be called in none of these ways.
+        InvalidInputError: it is a class, an `async` function, or can be called in none of these ways.
     """
     if isinstance(given, _Checked):
         return given
@@ -31,6 +32,11 @@ def resolve_reranker(given: object) -> Reranker:
             f"a reranker is an object; got the class {given.__name__}, give {given.__name__}(...)"
         )
     rerank, predict = getattr(given, "rerank", None), getattr(given, "predict", None)
+    call = next((one for one in (rerank, predict, given) if callable(one)), None)
+    if inspect.iscoroutinefunction(call):
+        raise InvalidInputError(
+            f"a reranker answers at once, also for AsyncMemory, which waits in a thread; {shown(given)} is async"
+        )
     if callable(rerank):
         return _Checked(rerank, given)
     if callable(predict):

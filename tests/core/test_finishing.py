@@ -97,7 +97,18 @@ def test_a_reranker_that_fails_costs_its_order_only(tmp_path, reranker):
         assert found[0].signals.rerank is None
 
 
-@pytest.mark.parametrize("reranker", [5, "cross-encoder", Crossing, object()])
+async def later(_query, texts):
+    return [1.0] * len(texts)
+
+
+class Later:
+    """An asynchronous client."""
+
+    async def rerank(self, query, texts):
+        return [1.0] * len(texts)
+
+
+@pytest.mark.parametrize("reranker", [5, "cross-encoder", Crossing, object(), later, Later()])
 def test_what_is_no_reranker(teas, reranker):
     """A typed error before anything is asked."""
     with pytest.raises(InvalidInputError, match="reranker"):
