@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from memkit_core.errors import ModelError
+from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.models import (
     MEMORIES,
     MESSAGES,
@@ -110,7 +110,8 @@ class Recall:
             query = dataclasses.replace(query, words=self._copies.words.table(model))
         try:
             found, pool = self._candidates(query, vector, space, missing)
-        except ModelError:
+        except (ModelError, MissingDependencyError):
+            # The second where another embedder is used and the built-in one's weights are not installed.
             if query.words is None:
                 raise
             # Documented degradation: the words themselves still answer, without those related to them.
