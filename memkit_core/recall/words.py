@@ -96,15 +96,16 @@ class WordTable:
         vectors = self._embed(new)
         lengths = np.linalg.norm(vectors, axis=1)
         known = np.flatnonzero(lengths)
-        self._numbers |= dict.fromkeys(new, _UNKNOWN)
-        if not len(known):
-            return
-        before, after = len(self._terms), len(self._terms) + len(known)
-        self._make_room(after, vectors.shape[1])
-        self._vectors[before:after] = vectors[known] / lengths[known, np.newaxis]
-        known_words = [new[place] for place in known.tolist()]
-        self._terms += map(word_term, known_words)
-        self._numbers |= {word: number for number, word in enumerate(known_words, before)}
+        numbers = dict.fromkeys(new, _UNKNOWN)
+        if len(known):
+            before, after = len(self._terms), len(self._terms) + len(known)
+            self._make_room(after, vectors.shape[1])
+            self._vectors[before:after] = vectors[known] / lengths[known, np.newaxis]
+            known_words = [new[place] for place in known.tolist()]
+            self._terms += map(word_term, known_words)
+            numbers |= {word: number for number, word in enumerate(known_words, before)}
+        # Last: words of a call that was interrupted are met again.
+        self._numbers |= numbers
 
     def _make_room(self, rows: int, dimension: int) -> None:
         many = len(self._vectors)
