@@ -11,6 +11,11 @@ import numpy as np
 from memkit_core.errors import InvalidInputError, ModelError, shown
 from memkit_core.ports import Reranker
 
+_OF_FRAMEWORKS = {
+    "compress_documents": "langchain_memkit.compressor_reranker",
+    "postprocess_nodes": "llamaindex_memkit.postprocessor_reranker",
+}
+
 
 def resolve_reranker(given: object) -> Reranker:
     """The `Reranker` for a cross-encoder of another library, or a function from query and texts to scores.
@@ -23,7 +28,8 @@ def resolve_reranker(given: object) -> Reranker:
     `llamaindex_memkit.postprocessor_reranker`.
 
     Raises:
-        InvalidInputError: it is a class, an `async` function, or can be called in none of these ways.
+        InvalidInputError: it is a class, an `async` function, a compressor or postprocessor as it is, or can be
+            called in none of these ways.
     """
     if isinstance(given, _Checked):
         return given
@@ -31,6 +37,10 @@ def resolve_reranker(given: object) -> Reranker:
         raise InvalidInputError(
             f"a reranker is an object; got the class {given.__name__}, give {given.__name__}(...)"
         )
+    for method, wrap in _OF_FRAMEWORKS.items():
+        # Some have a `rerank` too, which takes other arguments.
+        if callable(getattr(given, method, None)):
+            raise InvalidInputError(f"{type(given).__name__} orders documents: give {wrap}(...) around it")
     rerank, predict = getattr(given, "rerank", None), getattr(given, "predict", None)
     call = next((one for one in (rerank, predict, given) if callable(one)), None)
     if inspect.iscoroutinefunction(call):

@@ -108,6 +108,17 @@ class Later:
         return [1.0] * len(texts)
 
 
+@pytest.mark.parametrize(
+    ("method", "wrap"),
+    [("compress_documents", "compressor_reranker"), ("postprocess_nodes", "postprocessor_reranker")],
+)
+def test_what_orders_documents_is_told_how_to_order_texts(method, wrap):
+    """A framework's reranker is named the function that makes it one of memkit's, also when it has a `rerank`."""
+    given = type("Vendor", (), {method: by_length, "rerank": by_length})()
+    with pytest.raises(InvalidInputError, match=rf"Vendor .*{wrap}"):
+        resolve_reranker(given)
+
+
 @pytest.mark.parametrize("reranker", [5, "cross-encoder", Crossing, object(), later, Later()])
 def test_what_is_no_reranker(teas, reranker):
     """A typed error before anything is asked."""
