@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
-from pydantic import ConfigDict, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from memkit_core import InvalidInputError
 from memkit_core.ports import Reranker
@@ -25,10 +25,11 @@ class MemkitDocumentCompressor(BaseDocumentCompressor):
         top_n: the most documents that are returned; all when None.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    # LangChain's own class takes unknown names without a word, and with them a misspelt top_n.
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     reranker: Any
-    top_n: int | None = None
+    top_n: int | None = Field(default=None, ge=1)
 
     @field_validator("reranker")
     @classmethod
@@ -46,14 +47,13 @@ class MemkitDocumentCompressor(BaseDocumentCompressor):
         Raises:
             ModelError: the reranker failed.
         """
-        if not documents:
+        given = list(documents)
+        if not given:
             return []
-        scores = self.reranker(query, [document.page_content for document in documents])
-        order = sorted(range(len(documents)), key=lambda place: -scores[place])
+        scores = self.reranker(query, [document.page_content for document in given])
+        order = sorted(range(len(given)), key=lambda place: -scores[place])
         return [
-            documents[place].model_copy(
-                update={"metadata": {**documents[place].metadata, _SCORE: scores[place]}}
-            )
+            given[place].model_copy(update={"metadata": {**given[place].metadata, _SCORE: scores[place]}})
             for place in order[: self.top_n]
         ]
 

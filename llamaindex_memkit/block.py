@@ -72,7 +72,7 @@ class MemkitMemoryBlock(BaseMemoryBlock[str]):
     async def _aget(
         self, messages: list[ChatMessage] | None = None, *, session_id: str | None = None, **_: Any
     ) -> str:
-        asked = next((m.content for m in reversed(messages or ()) if m.role is MessageRole.USER), None)
+        asked = next((m.content for m in reversed(messages or ()) if m.role == MessageRole.USER), None)
         return await asyncio.to_thread(self._added, asked or "", self._session(session_id))
 
     def _added(self, query: str, session: Scope) -> str:

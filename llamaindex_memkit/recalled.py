@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageRole, TextBlock
 
 from llamaindex_memkit.convert import SYSTEM_ROLES
+from memkit_core import InvalidInputError
+from memkit_core.errors import shown
 from memkit_core.prompts import without_added
 
 
@@ -24,9 +26,14 @@ def without_blocks(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 
     What was recalled must not be stored as said. A system message of nothing else is left out;
     messages without a block are the same objects.
+
+    Raises:
+        InvalidInputError: something that is no `ChatMessage`.
     """
     kept = []
     for message in messages:
+        if not isinstance(message, ChatMessage):
+            raise InvalidInputError(f"messages must be LlamaIndex chat messages, got {shown(message)}")
         text = message.content or ""
         if message.role not in SYSTEM_ROLES or without_added(text) == text:
             kept.append(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.bridge.pydantic import ConfigDict, field_validator
+from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
@@ -22,10 +22,11 @@ class MemkitPostprocessor(BaseNodePostprocessor):
         top_n: the most nodes that are returned; all when None.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    # LlamaIndex's own class takes unknown names without a word, and with them a misspelt top_n.
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     reranker: Any
-    top_n: int | None = None
+    top_n: int | None = Field(default=None, ge=1)
 
     @field_validator("reranker")
     @classmethod

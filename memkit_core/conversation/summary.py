@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from memkit_core.conversation.tokens import message_tokens, resolve_token_counte
 from memkit_core.conversation.windows import fitted, repaired, shortened, whole_groups
 from memkit_core.errors import BackendError, InvalidInputError, ScopeError, shown
 from memkit_core.inputs import checked_count
+from memkit_core.locks import ThreadLock
 from memkit_core.models import DeleteReceipt, Message, Summary
 from memkit_core.ports import RecordStore, Summarizer, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
@@ -86,7 +86,7 @@ class Summaries:
         self._store = store
         self._config = config
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         self._unsaved: OrderedDict[Scope, _Unsaved] = OrderedDict()
         self._last_error: str | None = None
 

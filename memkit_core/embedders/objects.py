@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -80,7 +81,7 @@ def wrap_object(found: object, *, model: str | None) -> Embedder:
     """The `Embedder` for an object of LangChain, of LlamaIndex, or with the port's own methods.
 
     Raises:
-        ConfigError: it is a class, has none of the known methods, or its model has no name.
+        ConfigError: it is a class, has none of the known methods or `async` ones, or its model has no name.
     """
     if isinstance(found, type):
         raise ConfigError(
@@ -92,6 +93,12 @@ def wrap_object(found: object, *, model: str | None) -> Embedder:
     revision = getattr(found, "revision", "")
     if not isinstance(revision, str):
         revision = ""
+    for method in ("embed_documents", "embed_query", "get_text_embedding_batch", "get_query_embedding"):
+        if inspect.iscoroutinefunction(getattr(found, method, None)):
+            raise ConfigError(
+                f"{type(found).__name__}.{method} is async; an embedder answers at once, also for AsyncMemory, "
+                "which waits in a thread"
+            )
     if isinstance(found, TextEmbedding):
         return LlamaIndexEmbedder(found, model=_named(name, found), revision=revision)
     if isinstance(found, DocumentEmbeddings):

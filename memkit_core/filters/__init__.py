@@ -15,7 +15,9 @@ Meaning, the same on every backend (`matches` is the definition; stores are test
 - `eq`, `ne`: numbers compare as numbers (1 equals 1.0), text by code point, lists and dicts as
   whole values; a number never equals text and a bool never equals a number; `eq None` matches a
   key that holds null.
-- `gt gte lt lte`: numbers with numbers, text with text (code point order); else no match.
+- `gt gte lt lte`: numbers with numbers, text with text (code point order); else no match. A field that holds a time
+  takes all that `memkit_core.times` reads; a plain date is its midnight (UTC), so all of a day is
+  `{"gte": "2026-03-31", "lt": "2026-04-01"}`.
 - `in`, `nin`: equal to one / to none of the listed values; of a list, any / no element is.
 - `contains`: a list has an element equal to the value; a text has it as a substring.
 - `exists`: the key is there (null counts as there).

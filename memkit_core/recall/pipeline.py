@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from memkit_core.errors import ModelError
+from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.models import (
     MEMORIES,
     MESSAGES,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from memkit_core.recall.copies import PartitionCopies
     from memkit_core.recall.weights import Ranking
 
+_log = logging.getLogger("memkit.recall")
 _DAY_MS = 86_400_000
 _LEAST_KNOWN = 0.1
 """What is left of the dense leg when its model knows nothing of a query: it still finds equal texts."""
@@ -110,10 +112,11 @@ class Recall:
             query = dataclasses.replace(query, words=self._copies.words.table(model))
         try:
             found, pool = self._candidates(query, vector, space, missing)
-        except ModelError:
+        except (ModelError, MissingDependencyError) as error:
             if query.words is None:
                 raise
             # Documented degradation: the words themselves still answer, without those related to them.
+            _log.warning("words are not compared, and answer alone: %s", error)
             missing.add("keyword")
             query = dataclasses.replace(query, words=None)
             found, pool = self._candidates(query, vector, space, missing)
@@ -158,8 +161,10 @@ class Recall:
         try:
             vector, known = model.embed_query(query.text), max(model.knows(query.text), _LEAST_KNOWN)
             return vector, model.space(), _trusting(query.ranking, known)
-        except ModelError:
+        except ModelError as error:
             # Documented degradation: the keyword leg answers, the result says what was missing.
+            if not model.absent:
+                _log.warning("the query was not embedded, words answer alone: %s", error)
             missing.add("dense")
             return None, None, query.ranking
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class NamedDate(NamedTuple):
 
 
 def dates_in(query: str) -> list[NamedDate]:
-    """Return the dates named in an English, Chinese, Japanese or ISO 8601 way, else nothing.
+    """Return the distinct dates named in an English, Chinese, Japanese or ISO 8601 way, else nothing.
 
     A year counts alone only if no month is named. Relative dates ("yesterday") are not read.
     """
@@ -52,7 +53,7 @@ def dates_in(query: str) -> list[NamedDate]:
         if plain or day or match["year"] or re.search(_BEFORE_MONTH, text[: match.start()][-12:]):
             month = next(n for n, m in enumerate(_MONTHS, 1) if m.startswith(match["month"][:3]))
             found.append(_named(match["year"], str(month), day))
-    named = [date for date in found if date is not None]
+    named = list(dict.fromkeys(date for date in found if date is not None))
     return named or [NamedDate(int(y), None, None) for y in re.findall(_YEAR_ALONE, text)]
 
 
@@ -63,11 +64,19 @@ def date_fit(dates: Sequence[NamedDate], time: datetime | None) -> float:
 
 def _fit(date: NamedDate, time: datetime) -> float:
     if date.year not in (None, time.year) or date.month not in (None, time.month):
-        return 0.0
+        return 1.0 if _over_the_month(date, time) else 0.0
     if date.month is None:
         return 0.5
     # People tell on the next day what happened; the turn that says so is dated then.
     return 1.0 if date.day is None or abs(time.day - date.day) <= 1 else 0.7
+
+
+def _over_the_month(date: NamedDate, time: datetime) -> bool:
+    """Whether the time is on the day before or after the date, in another month."""
+    if date.day is None or 1 not in (date.day, time.day):
+        return False
+    beside = time + timedelta(days=1 if date.day == 1 else -1)
+    return date.year in (None, beside.year) and (date.month, date.day) == (beside.month, beside.day)
 
 
 def _named(year: str | None, month: str, day: str | None) -> NamedDate | None:

@@ -17,6 +17,8 @@ _FOR_EACH = 6
 """Related words that count for one of the query: 4 and 10 do about as well."""
 _MOST_ASKED = 64
 """Words of one query that are compared."""
+_MOST_READ = 4 * _MOST_ASKED
+"""Words of one query that are looked up, known or not: a file that was pasted must not fill the table."""
 _LEAST = 0.3
 """The cosine from which words are related: of the words of five LoCoMo conversations one pair in 270 is above."""
 _NUMBER = np.dtype(np.int32)
@@ -69,7 +71,7 @@ def relatedness(
 
 def _asked(query: str, terms: Sequence[str], table: WordTable) -> dict[int, int]:
     """The first word of the query that stands for each term, by the term's number; without unknown words."""
-    (words,) = table.numbers([query])
+    (words,) = table.numbers([query], first=_MOST_READ)
     asked = np.frombuffer(words, _NUMBER).tolist()[:_MOST_ASKED]
     first = {table.term(number): number for number in reversed(asked)}
     return {column: first[term] for column, term in enumerate(terms) if term in first}

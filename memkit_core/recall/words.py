@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -73,13 +74,15 @@ class WordTable:
         """The vectors of words, `(n, d) float32`, each of length 1."""
         return self._vectors.take(numbers, axis=0, mode="clip")
 
-    def numbers(self, texts: Sequence[str]) -> list[bytes]:
+    def numbers(self, texts: Sequence[str], *, first: int | None = None) -> list[bytes]:
         """The numbers of the distinct words of each text, as `int32`; unknown words are left out.
+
+        With `first` only so many words of a text are looked at, and take up room.
 
         Raises:
             ModelError: the model failed on a word that it had not seen.
         """
-        words = [dict.fromkeys(content_words(text)) for text in texts]
+        words = [list(islice(dict.fromkeys(content_words(text)), first)) for text in texts]
         with self._mutex:
             self._meet(word for of_text in words for word in of_text)
             known = [[self._numbers.get(word, _UNKNOWN) for word in of_text] for of_text in words]
@@ -93,15 +96,16 @@ class WordTable:
         vectors = self._embed(new)
         lengths = np.linalg.norm(vectors, axis=1)
         known = np.flatnonzero(lengths)
-        self._numbers |= dict.fromkeys(new, _UNKNOWN)
-        if not len(known):
-            return
-        before, after = len(self._terms), len(self._terms) + len(known)
-        self._make_room(after, vectors.shape[1])
-        self._vectors[before:after] = vectors[known] / lengths[known, np.newaxis]
-        known_words = [new[place] for place in known.tolist()]
-        self._terms += map(word_term, known_words)
-        self._numbers |= {word: number for number, word in enumerate(known_words, before)}
+        numbers = dict.fromkeys(new, _UNKNOWN)
+        if len(known):
+            before, after = len(self._terms), len(self._terms) + len(known)
+            self._make_room(after, vectors.shape[1])
+            self._vectors[before:after] = vectors[known] / lengths[known, np.newaxis]
+            known_words = [new[place] for place in known.tolist()]
+            self._terms += map(word_term, known_words)
+            numbers |= {word: number for number, word in enumerate(known_words, before)}
+        # Last: words of a call that was interrupted are met again.
+        self._numbers |= numbers
 
     def _make_room(self, rows: int, dimension: int) -> None:
         many = len(self._vectors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -37,8 +36,7 @@ class ListwiseReranker:
             ModelError: the model failed, or named no text, one twice, or one that there is not.
         """
         answer = self._model(ranking_prompt(query, [text[: self._max_chars] for text in texts]))
-        found = _LIST.search(answer)
-        order = [] if found is None else [number - 1 for number in json.loads(found[0])]
+        order = [number - 1 for number in _named(answer)]
         if not order:
             raise ModelError(
                 f"was asked for the order of {len(texts)} texts and said {shown(answer)}", model="listwise"
@@ -50,3 +48,12 @@ class ListwiseReranker:
         for behind, place in enumerate(left):
             scores[place] = last - behind / len(texts)
         return scores
+
+
+def _named(answer: str) -> list[int]:
+    """The numbers of an answer in the order it gives: a model may reason before it, or write "[2] > [1]"."""
+    lists = [re.findall(r"\d+", found) for found in _LIST.findall(answer)]
+    longest: list[str] = max(reversed(lists), key=len, default=[])
+    if len(longest) > 1:
+        return list(map(int, longest))
+    return [int(number) for number in dict.fromkeys(number for one in lists for number in one)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,11 @@ import numpy as np
 
 from memkit_core.errors import InvalidInputError, ModelError, shown
 from memkit_core.ports import Reranker
+
+_OF_FRAMEWORKS = {
+    "compress_documents": "langchain_memkit.compressor_reranker",
+    "postprocess_nodes": "llamaindex_memkit.postprocessor_reranker",
+}
 
 
 def resolve_reranker(given: object) -> Reranker:
@@ -22,7 +28,8 @@ def resolve_reranker(given: object) -> Reranker:
     `llamaindex_memkit.postprocessor_reranker`.
 
     Raises:
-        InvalidInputError: it is a class, or can be called in none of these ways.
+        InvalidInputError: it is a class, an `async` function, a compressor or postprocessor as it is, or can be
+            called in none of these ways.
     """
     if isinstance(given, _Checked):
         return given
@@ -30,7 +37,16 @@ def resolve_reranker(given: object) -> Reranker:
         raise InvalidInputError(
             f"a reranker is an object; got the class {given.__name__}, give {given.__name__}(...)"
         )
+    for method, wrap in _OF_FRAMEWORKS.items():
+        # Some have a `rerank` too, which takes other arguments.
+        if callable(getattr(given, method, None)):
+            raise InvalidInputError(f"{type(given).__name__} orders documents: give {wrap}(...) around it")
     rerank, predict = getattr(given, "rerank", None), getattr(given, "predict", None)
+    call = next((one for one in (rerank, predict, given) if callable(one)), None)
+    if inspect.iscoroutinefunction(call):
+        raise InvalidInputError(
+            f"a reranker answers at once, also for AsyncMemory, which waits in a thread; {shown(given)} is async"
+        )
     if callable(rerank):
         return _Checked(rerank, given)
     if callable(predict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from memkit_core.errors import ConfigError
+from memkit_core.locks import ThreadLock
 from memkit_core.models import (
     DeleteReceipt,
     MemoryRecord,
@@ -65,7 +65,7 @@ class Redaction:
     def __init__(self, redact: Callable[[str], str]) -> None:
         """Use `redact`; what it returned, given again, it must return as it is."""
         self._redact = redact
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         self._counts: Counter[str] = Counter()
 
     @property

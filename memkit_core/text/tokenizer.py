@@ -74,7 +74,22 @@ _STOP_SYMBOLS: Final = "-\u2013\u2014&.\u2026,:;!?'\"\u2018\u201c\u201d\u2022\u0
 # What English glues to a word with an apostrophe. "n't" is missing on purpose: "don't" stays whole.
 _CLITICS: Final = ("'s", "'ll", "'re", "'ve", "'d", "'m")
 
-_stem_lock = threading.Lock()
+
+class _Own(threading.local):
+    """What each thread has for itself: a Snowball stemmer keeps the word it works on in itself.
+
+    With a lock in place of this, a child forked while another thread held it would wait for ever.
+    """
+
+    @functools.cached_property
+    def stemmer(self) -> _Stemmer:
+        import Stemmer
+
+        stemmer: _Stemmer = Stemmer.Stemmer("english")
+        return stemmer
+
+
+_own = _Own()
 
 
 _Piece = tuple[tuple[str, ...], tuple[str, ...]]
@@ -263,17 +278,7 @@ def _stem(word: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _cached_stem(word: str) -> str:
-    # A Snowball stemmer keeps the word it works on in itself, so threads must take turns.
-    with _stem_lock:
-        return str(_stemmer().stemWord(word))
-
-
-@functools.cache
-def _stemmer() -> _Stemmer:
-    import Stemmer
-
-    stemmer: _Stemmer = Stemmer.Stemmer("english")
-    return stemmer
+    return str(_own.stemmer.stemWord(word))
 
 
 @functools.cache

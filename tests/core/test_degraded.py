@@ -189,6 +189,21 @@ def test_a_model_that_is_down_is_not_asked_for_every_text(tmp_path):
         assert memory.flush()
 
 
+def test_why_a_query_was_not_embedded_is_logged(tmp_path, caplog):
+    """Recall that answers by words alone says why, but not where the memory was opened without its model."""
+    embedder = LetterEmbedder()
+    with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
+        memory.add("tea", scope=ALICE)
+        embedder.embed_query = lambda text: [[0.0] * 26]
+        assert memory.recall("tea", scope=ALICE).missing == {"dense"}
+    assert "not embedded" in caplog.text
+    assert "shape (1, 1, 26)" in caplog.text
+    caplog.clear()
+    with Memory.open(tmp_path / "m.db", embedder="none") as memory:
+        assert memory.recall("tea", scope=ALICE).missing == {"dense"}
+    assert "not embedded" not in caplog.text
+
+
 def test_no_text_is_embedded_twice(tmp_path):
     """A background add and a flush at the same time embed each text once."""
     embedder = LetterEmbedder()

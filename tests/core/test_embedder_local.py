@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from memkit_core import ConfigError
+from memkit_core import ConfigError, ModelError
 from memkit_core.embedders import resolve_embedder
 from memkit_core.embedders.loading import PerProcess
 from memkit_core.testing import EmbedderContract
@@ -59,6 +59,26 @@ class TestLoading:
         model = PerProcess(load, model="m", survives_fork=True)
         with pytest.raises(OSError, match="no network"):
             model.get()
+        assert model.get() == "model"
+
+    def test_a_load_that_is_slow_to_fail_is_not_tried_by_every_call(self):
+        """After a failure that took long, calls fail at once with its reason, until a minute has passed."""
+        now, outcomes = [0.0], iter([OSError("no network"), "model"])
+
+        def load():
+            now[0] += 40
+            outcome = next(outcomes)
+            if isinstance(outcome, OSError):
+                raise outcome
+            return outcome
+
+        model = PerProcess(load, model="m", survives_fork=True, monotonic=lambda: now[0])
+        with pytest.raises(OSError, match="no network"):
+            model.get()
+        now[0] += 59
+        with pytest.raises(ModelError, match="OSError: no network"):
+            model.get()
+        now[0] += 1
         assert model.get() == "model"
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -97,7 +97,29 @@ def test_a_reranker_that_fails_costs_its_order_only(tmp_path, reranker):
         assert found[0].signals.rerank is None
 
 
-@pytest.mark.parametrize("reranker", [5, "cross-encoder", Crossing, object()])
+async def later(_query, texts):
+    return [1.0] * len(texts)
+
+
+class Later:
+    """An asynchronous client."""
+
+    async def rerank(self, query, texts):
+        return [1.0] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrap"),
+    [("compress_documents", "compressor_reranker"), ("postprocess_nodes", "postprocessor_reranker")],
+)
+def test_what_orders_documents_is_told_how_to_order_texts(method, wrap):
+    """A framework's reranker is named the function that makes it one of memkit's, also when it has a `rerank`."""
+    given = type("Vendor", (), {method: by_length, "rerank": by_length})()
+    with pytest.raises(InvalidInputError, match=rf"Vendor .*{wrap}"):
+        resolve_reranker(given)
+
+
+@pytest.mark.parametrize("reranker", [5, "cross-encoder", Crossing, object(), later, Later()])
 def test_what_is_no_reranker(teas, reranker):
     """A typed error before anything is asked."""
     with pytest.raises(InvalidInputError, match="reranker"):
@@ -120,6 +142,19 @@ class TestListwise:
         assert ListwiseReranker(lambda _: "Best: [3]")("q", ["a", "b", "c"]) == pytest.approx(
             [2 / 3, 1 / 3, 1.0]
         )
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            "[1] is about tea, so it is last: [3, 2, 1]",
+            "<think>First I would say [1, 2].</think>\n```json\n[3, 2, 1]\n```",
+            "[3] > [2] > [1]",
+        ],
+    )
+    def test_the_order_among_other_words(self, answer):
+        """The longest list is the order, the last of equal ones; single numbers are one together."""
+        scores = ListwiseReranker(lambda _: answer)("q", ["a", "b", "c"])
+        assert scores == pytest.approx([1 / 3, 2 / 3, 1.0])
 
     @pytest.mark.parametrize("answer", ["[]", "[0]", "[4]", "[1, 1]", "none", "[1", "{}"])
     def test_answers_that_are_no_order(self, answer):

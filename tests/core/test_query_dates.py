@@ -55,6 +55,30 @@ def test_date_fit(query: str, expected: float) -> None:
     assert date_fit(dates_in(query), None) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("query", "when", "expected"),
+    [
+        ("on 31 May 2023", datetime(2023, 6, 1, tzinfo=UTC), 1.0),
+        ("on June 1st", datetime(2023, 5, 31, tzinfo=UTC), 1.0),
+        ("2023-12-31", datetime(2024, 1, 1, tzinfo=UTC), 1.0),
+        ("on 1 January 2024", datetime(2023, 12, 31, tzinfo=UTC), 1.0),
+        ("on 28 February 2024", datetime(2024, 2, 29, tzinfo=UTC), 1.0),
+        ("on 28 February 2024", datetime(2024, 3, 1, tzinfo=UTC), 0.0),
+        ("on 31 May 2022", datetime(2023, 6, 1, tzinfo=UTC), 0.0),
+        ("on 30 May", datetime(2023, 6, 1, tzinfo=UTC), 0.0),
+        ("in May", datetime(2023, 6, 1, tzinfo=UTC), 0.0),
+    ],
+)
+def test_the_day_after_may_be_in_another_month(query: str, when: datetime, expected: float) -> None:
+    """What is told on the day after the last of a month, or of a year, fits as on any other day."""
+    assert expected == date_fit(dates_in(query), when)
+
+
+def test_a_date_named_again() -> None:
+    """A date that a query repeats is one."""
+    assert dates_in("on 7 May 2023, 2023-05-07 or May 7th, 2023") == [(2023, 5, 7)]
+
+
 def test_long_query_is_cheap() -> None:
     """A query of a million characters takes no longer than its beginning."""
     start = time.perf_counter()

@@ -203,6 +203,37 @@ class TestRecall:
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
         assert answer.missing == {"keyword"}
 
+    def test_without_the_built_in_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With an embedder of one's own recall also answers where the built-in one is not installed."""
+
+        class Embedder:
+            model, revision = "own", ""
+
+            def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+                return np.array([[len(text), 1.0] for text in texts], np.float32)
+
+            def embed_query(self, text: str) -> np.ndarray:
+                return self.embed_documents([text])[0]
+
+        monkeypatch.setattr("memkit_core.embedders.wordllama.importlib.util.find_spec", lambda _: None)
+        with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
+            memory.add("We adopted a puppy", scope=ALICE)
+            answer = memory.recall("adopted dog", scope=ALICE)
+        assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
+        assert answer.missing == {"keyword"}
+
+    def test_a_long_query_takes_little_room(self) -> None:
+        """A query of more words than are kept leaves room for the words of later rows."""
+        table = WordTable(lambda words: np.ones((len(words), 3)), most=1000)
+        query = " ".join(
+            f"{a}{b}{c}{d}" for a in "bcdfg" for b in "aeiou" for c in "lmnprstvwxz" for d in "aeiou"
+        )
+        found = relatedness(
+            query, ["dog"], np.zeros((1, 1)), table.numbers(["puppy"]), np.array([True]), table
+        )
+        assert found.shape == (1, 1)
+        assert all(table.numbers(["hound"]))
+
     def test_more_words_than_are_compared(self, memory: Memory) -> None:
         """A query of thousands of words is answered."""
         memory.add("We adopted a puppy", scope=ALICE)

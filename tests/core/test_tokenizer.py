@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -217,6 +218,34 @@ def test_threads_agree() -> None:
         thread.join()
 
     assert results == [[keyword_terms(text) for text in texts]] * 4
+
+
+def test_a_child_forked_while_another_thread_stems_can_stem(
+    monkeypatch: pytest.MonkeyPatch, in_child: Callable[[Callable[[], object]], object]
+) -> None:
+    """A fork while another thread looks for a stem leaves the child able to find stems."""
+    stemming, done = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, _: str) -> None:
+            pass
+
+        def stemWord(self, word: str) -> str:  # noqa: N802 - the library's name
+            stemming.set()
+            done.wait()
+            return word
+
+    keyword_terms("warming up")
+    with monkeypatch.context() as patch:
+        patch.setattr("Stemmer.Stemmer", Slow)
+        thread = threading.Thread(target=keyword_terms, args=("neverstemmed",))
+        thread.start()
+        assert stemming.wait(5)
+    try:
+        assert in_child(lambda: keyword_terms("unstemmedyet walking")) == ["unstemmedyet", "walk"]
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_import_is_light() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
+from pydantic import ValidationError
 
 from langchain_memkit import MemkitDocumentCompressor, compressor_reranker
 from memkit_core import InvalidInputError, Memory, ModelError, Scope
@@ -37,6 +38,20 @@ def test_a_compressor_orders_documents():
     ]
     assert given[1].metadata == {"n": "ccc"}
     assert MemkitDocumentCompressor(reranker=by_length).compress_documents([], "q") == []
+
+
+def test_any_iterable_of_documents():
+    """A generator of documents is ordered like a list."""
+    given = (Document(page_content=text) for text in ("a", "bb"))
+    found = MemkitDocumentCompressor(reranker=by_length).compress_documents(given, "q")
+    assert [document.page_content for document in found] == ["bb", "a"]
+
+
+@pytest.mark.parametrize("wrong", [{"top_n": 0}, {"top_n": -1}, {"topn": 2}], ids=str)
+def test_a_number_of_documents_that_means_nothing(wrong):
+    """A `top_n` below 1 and a misspelt one are refused: neither cuts from the end nor returns all."""
+    with pytest.raises(ValidationError):
+        MemkitDocumentCompressor(reranker=by_length, **wrong)
 
 
 async def test_the_async_form():

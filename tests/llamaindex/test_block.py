@@ -52,6 +52,15 @@ async def stock(memory):
         await engine.dispose()
 
 
+async def test_a_role_that_was_assigned_as_text(memory):
+    """A message whose role was set to "user" asks like any other."""
+    memory.add("The owl is called Pip.", scope=ALICE)
+    asked = assistant("What is my owl called?")
+    asked.role = "user"
+    block = MemkitMemoryBlock(memory=memory, user=ALICE, session_id="s1")
+    assert "Pip" in await block.aget([asked])
+
+
 async def test_a_block_brings_what_is_remembered(memory, stock):
     """What memory knows for the newest question stands in the system text; with nothing the history is bare."""
     chat = stock()

@@ -111,6 +111,19 @@ def test_empty_batch(chat, memory):
     assert memory.sessions.get(scope=adapter.scope) is None
 
 
+@pytest.mark.parametrize(
+    "wrong", [["hello"], "hello", [{"role": "user", "content": "hello"}], user("hello")], ids=repr
+)
+def test_what_is_no_message(chat, wrong):
+    """A text, a dict or one message in place of a list is a typed error, and nothing is written."""
+    adapter = chat()
+    adapter.put(user("first"))
+    for put in (adapter.put_messages, adapter.set):
+        with pytest.raises(InvalidInputError, match="LlamaIndex chat messages"):
+            put(wrong)
+    assert adapter.get_all() == [user("first")]
+
+
 def test_copies_are_returned(chat):
     """Changing what was returned, as agents do, changes nothing that is stored."""
     adapter = chat()

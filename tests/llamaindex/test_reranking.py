@@ -3,6 +3,7 @@
 import pytest
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import ValidationError
 
 from llamaindex_memkit import MemkitPostprocessor, postprocessor_reranker
 from memkit_core import InvalidInputError, Memory, Scope
@@ -39,6 +40,13 @@ def test_a_postprocessor_orders_nodes():
     assert [(node.text, node.score) for node in found] == [("ccc", 3.0), ("bb", 2.0)]
     assert [node.score for node in given] == [0.5] * 3
     assert MemkitPostprocessor(reranker=by_length).postprocess_nodes([], query_str="q") == []
+
+
+@pytest.mark.parametrize("wrong", [{"top_n": 0}, {"top_n": -1}, {"topn": 2}], ids=str)
+def test_a_number_of_nodes_that_means_nothing(wrong):
+    """A `top_n` below 1 and a misspelt one are refused: neither cuts from the end nor returns all."""
+    with pytest.raises(ValidationError):
+        MemkitPostprocessor(reranker=by_length, **wrong)
 
 
 async def test_the_async_form():
