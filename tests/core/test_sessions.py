@@ -261,6 +261,38 @@ def test_models_of_others(model, says):
     assert resolve_chat_model(model)("Tea?") == says
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '<think>\nA draft: {"title": "x"}\n</think>\n\nTrip to Rome',
+        "<THINKING>Hm.</Thinking>Trip to Rome",
+        "The user greets.\n</think>\nTrip to Rome",
+        "[THINK]Hm.[/THINK]Trip to Rome",
+        "<think></think>\n\nTrip to Rome",
+    ],
+)
+def test_thoughts_are_no_answer(memory, answer):
+    """What a reasoning model thinks in front of its answer is in no title, and in nothing else it is asked for."""
+    say(memory, "We go to Rome.")
+    assert memory.sessions.generate_title(scope=TALK, model=lambda _prompt: answer).title == "Trip to Rome"
+    assert resolve_chat_model(lambda _prompt: answer)("?").strip() == "Trip to Rome"
+
+
+@pytest.mark.parametrize(
+    "answer", ["How to strip <think> and </think>", "About:\n<think>\nHm.\n</think>\nand so on"]
+)
+def test_an_answer_about_thoughts_stays(answer):
+    """Tags inside of an answer are what the model says."""
+    assert resolve_chat_model(lambda _prompt: answer)("?") == answer
+
+
+@pytest.mark.parametrize("answer", ["<think>And then", "<think>Hm.</think>\n", "\n</think>\n"])
+def test_thoughts_alone(answer):
+    """A model that never came to its answer said nothing."""
+    with pytest.raises(ModelError):
+        resolve_chat_model(lambda _prompt: answer)("?")
+
+
 @pytest.mark.parametrize("model", [None, "gpt", 5, ..., Says], ids=repr)
 def test_what_is_no_model(model):
     """Names, classes and objects without a known method are refused."""
