@@ -1,6 +1,7 @@
 """What a user of `Memory` is promised: adding, reading, recalling, deleting, lifetime."""
 
 import copy
+import enum
 import os
 import pickle
 import subprocess
@@ -700,6 +701,29 @@ class TestLifetime:
         assert memory.flush()
         for n in range(8):
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
+
+
+class Name(str, enum.Enum):  # noqa: UP042 - a StrEnum has its text as str(), this has not
+    """Texts that have names, which their str() shows."""
+
+    ID = "r1"
+    WHO = "eve"
+    WORDS = "Eve has an owl."
+
+
+def test_a_str_enum_is_its_text(memory):
+    """A member of a str enum is stored as its text wherever a text goes, not under its name."""
+    owner, session = Scope.user(Name.WHO), Scope.session(Name.ID, user=Name.WHO)
+    assert (owner, type(owner.id)) == (Scope.user("eve"), str)
+    record = memory.add(Name.WORDS, scope=owner, id=Name.ID, key=Name.ID, tags=[Name.WHO])
+    texts = (record.id, record.content, record.key, *record.tags)
+    assert ([type(text) for text in texts], texts) == ([str] * 4, ("r1", "Eve has an owl.", "r1", "eve"))
+    assert memory.get("r1", scope=Scope.user("eve")) == record
+    memory.sessions.append([Message(role=Role.USER, text=Name.WORDS, id=Name.ID)], scope=session)
+    [message] = memory.sessions.read(scope=Scope.session("r1", user="eve"))
+    assert (message.id, message.text, type(message.text)) == ("r1", "Eve has an owl.", str)
+    memory.runs.save(Name.ID, {}, scope=owner)
+    assert memory.runs.load("r1", scope=owner) is not None
 
 
 def test_time_means_the_same_in_every_zone(tmp_path):
