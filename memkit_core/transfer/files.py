@@ -66,6 +66,11 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder; give a file name inside it")
+    if path.exists() and not path.is_file():
+        # Replaced, /dev/null would be a file from then on, for all of the machine.
+        raise InvalidInputError(
+            f"{path} is a device or a pipe; give a file name, or open it and give the stream"
+        )
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     os.close(number)
     part = Path(name)
