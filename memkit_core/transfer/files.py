@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -163,6 +164,9 @@ class Source:
         number = 0
         while line := self._file.readline(LONGEST_LINE + 1):
             number += 1
+            if number == 1:
+                # What some editors put in front of a file that they save.
+                line = line.removeprefix(codecs.BOM_UTF8)
             if len(line) <= LONGEST_LINE or line.endswith(b"\n"):
                 yield NumberedLine(number, line.rstrip(b"\r\n"))
                 continue

@@ -111,6 +111,21 @@ def test_empty_batch(chat, memory):
     assert memory.sessions.get(scope=adapter.scope) is None
 
 
+@pytest.mark.parametrize("wrong", [None, "hi", {"role": "user", "content": "hi"}, 5, [user("hi")]], ids=repr)
+def test_what_is_no_message(chat, memory, wrong):
+    """What is no `ChatMessage`, or a single one where a list is expected, is refused; nothing is written."""
+    adapter = chat()
+    for write in (
+        lambda: adapter.put(wrong),
+        lambda: adapter.put_messages([user("hi"), wrong]),
+        lambda: adapter.put_messages(user("hi")),
+        lambda: adapter.set([user("hi"), wrong]),
+    ):
+        with pytest.raises(InvalidInputError, match=r"message"):
+            write()
+    assert adapter.get_all() == []
+
+
 def test_copies_are_returned(chat):
     """Changing what was returned, as agents do, changes nothing that is stored."""
     adapter = chat()
