@@ -194,6 +194,10 @@ def test_reading_by_agent_does_not_read_the_rest(tmp_path):
         ("\n## **Tea in Lund**\n", "Tea in Lund"),
         ("„Tee in Lund“", "Tee in Lund"),
         ("丹佛", "丹佛"),
+        ('Sure! Here is a title:\n\n"Tea in Lund".', "Tea in Lund"),
+        ("**Tea: hot, in the U.S.**", "Tea: hot, in the U.S."),
+        ("Title:\nTea in Lund", "Tea in Lund"),
+        ("Tea:", "Tea:"),
         ("word " * 40, ("word " * 16)[:79].rstrip() + "…"),
     ],
 )
