@@ -1,7 +1,7 @@
 """What a user of `Memory` is promised: adding, reading, recalling, deleting, lifetime."""
 
+import asyncio
 import copy
-import enum
 import os
 import pickle
 import subprocess
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from memkit_core import (
+    AsyncMemory,
     ClosedError,
     Config,
     ConfigError,
@@ -650,6 +651,30 @@ class TestLifetime:
             assert again.capabilities.index
             assert texts(again.recall("kept", scope=ALICE)) == ["kept"]
 
+    def test_copies_of_parts_are_the_same(self, tmp_path):
+        """A copy of what hangs on a memory is that itself; pickled it says to pickle the memory, which an async one does."""
+        memory = AsyncMemory(Memory.open(tmp_path / "m.db"))
+        plain = memory._memory
+        names = ("sessions", "summaries", "working", "runs", "upkeep", "transfer", "formation")
+        held = [
+            *(getattr(plain, name) for name in names),
+            *(getattr(memory, name) for name in names),
+            plain.sessions.queue,
+            plain.sessions.queue.turn(scope=Scope.session("s", user=ALICE)),
+            memory.sessions.queue,
+            plain.documents(scope=ALICE),
+        ]
+        for part in (*held, memory):
+            assert copy.copy(part) is part
+            assert copy.deepcopy([part]) == [part]
+        for part in held:
+            with pytest.raises(ConfigError, match="pickle the memory"):
+                pickle.dumps(part)
+        memory = pickle.loads(pickle.dumps(memory))
+        assert memory._memory.path == plain.path
+        for one in (AsyncMemory(plain), memory):
+            asyncio.run(one.close())
+
     def test_copies_share_and_pickles_reopen(self, tmp_path):
         """copy and deepcopy give the same memory; a pickle opens the same file."""
         with Memory.open(tmp_path / "m.db") as memory:
@@ -703,7 +728,7 @@ class TestLifetime:
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
 
 
-class Name(str, enum.Enum):  # noqa: UP042 - a StrEnum has its text as str(), this has not
+class Name(str, Enum):  # noqa: UP042 - a StrEnum has its text as str(), this has not
     """Texts that have names, which their str() shows."""
 
     ID = "r1"
