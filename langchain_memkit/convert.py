@@ -133,14 +133,21 @@ def _role(message: BaseMessage) -> Role:
 def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
     if not isinstance(message, AIMessage):
         return ()
-    return tuple(
+    calls = [
         ToolCall(
             id=call["id"] or "",
             name=call["name"],
             arguments=json.dumps(plain(call["args"]), ensure_ascii=False),
         )
         for call in message.tool_calls
-    )
+    ]
+    # LangChain sends these to the model too, which wants each of them answered.
+    calls += [
+        ToolCall(id=call["id"], name=call["name"] or "", arguments=str(call["args"] or ""))
+        for call in message.invalid_tool_calls
+        if call["id"]
+    ]
+    return tuple(calls)
 
 
 def from_memkit(message: Message) -> BaseMessage:

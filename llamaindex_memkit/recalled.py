@@ -9,6 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageR
 from llamaindex_memkit.convert import SYSTEM_ROLES
 from memkit_core import InvalidInputError
 from memkit_core.errors import shown
+from memkit_core.inputs import listed
 from memkit_core.prompts import without_added
 
 
@@ -28,12 +29,10 @@ def without_blocks(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     messages without a block are the same objects.
 
     Raises:
-        InvalidInputError: something that is no `ChatMessage`.
+        InvalidInputError: it is no list of `ChatMessage`s.
     """
     kept = []
-    for message in messages:
-        if not isinstance(message, ChatMessage):
-            raise InvalidInputError(f"messages must be LlamaIndex chat messages, got {shown(message)}")
+    for message in checked_messages(messages):
         text = message.content or ""
         if message.role not in SYSTEM_ROLES or without_added(text) == text:
             kept.append(message)
@@ -42,6 +41,21 @@ def without_blocks(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
         if blocks:
             kept.append(message.model_copy(update={"blocks": blocks}))
     return kept
+
+
+def checked_messages(given: object) -> list[ChatMessage]:
+    """What was given, when it is a list of LlamaIndex messages.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if isinstance(given, ChatMessage):
+        raise InvalidInputError("a list of messages is expected, got one; write [message]")
+    messages = listed(given, "messages")
+    for message in messages:
+        if not isinstance(message, ChatMessage):
+            raise InvalidInputError(f"messages must be LlamaIndex ChatMessages, got {shown(message)}")
+    return messages
 
 
 def _cleaned(block: ContentBlock) -> ContentBlock | None:

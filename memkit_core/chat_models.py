@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,13 +11,16 @@ from memkit_core.errors import InvalidInputError, ModelError, shown
 from memkit_core.ports import ChatModel
 from memkit_core.text.clean import storable
 
+_OPENED = re.compile(r"\s*(?:<(think|thinking|thought|reasoning)>|\[THINK\])", re.IGNORECASE)
+_CLOSED = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE | re.IGNORECASE)
+
 
 def resolve_chat_model(given: object) -> ChatModel:
     """The `ChatModel` for a LangChain chat model, a LlamaIndex LLM, or a function from text to text.
 
-    An object with `invoke` is called by that, else by `complete`, else as a function. The model that
-    comes back raises `ModelError` when the given one fails, or answers with something that is no
-    text or a blank one.
+    An object with `invoke` is called by that, else by `complete`, else as a function. What a model
+    thinks in front of its answer (`<think>...</think>`) is left out. The model that comes back raises
+    `ModelError` when the given one fails, or answers with something that is no text or a blank one.
 
     Raises:
         InvalidInputError: it is a class, or can be called in none of these ways.
@@ -60,9 +64,21 @@ class _Model:
             answer.close()
             raise ModelError("is asynchronous; give a model that answers at once", model=self._name)
         text = _text(answer)
-        if text is None or not text.strip():
+        said = None if text is None else _said(text)
+        if said is None or not said.strip():
             raise ModelError(f"answered with {shown(answer)}, not with a text", model=self._name)
-        return storable(text)
+        return storable(said)
+
+
+def _said(text: str) -> str:
+    """The text behind what a model thinks in front of it; "" when it never stopped thinking."""
+    if opened := _OPENED.match(text):
+        close = f"</{opened[1]}>" if opened[1] else "[/THINK]"
+        closed = re.compile(re.escape(close), re.IGNORECASE).search(text, opened.end())
+        return "" if closed is None else text[closed.end() :]
+    # Some templates open the thoughts in the prompt, so that the answer begins inside of them.
+    closed = _CLOSED.search(text)
+    return text if closed is None or "<think>" in text[: closed.start()] else text[closed.end() :]
 
 
 def _text(answer: object) -> str | None:

@@ -182,14 +182,15 @@ def connect(
         return _opened(path, config, resolved, clock)
     key = (
         os.getpid(),
-        Path(path).resolve(),
+        _whole(path),
         (resolved.model, resolved.revision),
         clock,
         tuple((name, value) for name, value in _settings(config) if name not in _OF_A_MEMORY),
     )
     with _mutex:
         parts = _shared.get(key)
-        if parts is not None:
+        # Of a file that was deleted or replaced since, what is open is another memory.
+        if parts is not None and (not isinstance(parts.store, SQLiteStore) or parts.store.in_place()):
             same = (parts.model().model, parts.model().revision) == (resolved.model, resolved.revision)
             if same and embedder is not None and not isinstance(embedder, str | Mapping):
                 space = parts.store.vectors.space()
@@ -207,6 +208,16 @@ def _can_be_a_name(path: str) -> bool:
         return bool(path) and "\0" not in path and bool(os.fsencode(path))
     except UnicodeEncodeError:
         return False
+
+
+def _whole(path: str | Path) -> Path:
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        # A loop of symbolic links, a name that is too long, a folder that may not be looked into.
+        raise ConfigError(
+            f"cannot open {shown(str(path))}: {shown(str(error))}; give another path"
+        ) from error
 
 
 def _settings(config: Config) -> list[tuple[str, object]]:

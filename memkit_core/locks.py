@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import threading
@@ -11,6 +10,15 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from memkit_core.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ConfigError(
+        "memkit runs on Linux and macOS: this system has no fcntl, which its locks need; on Windows use WSL"
+    ) from error
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 _CLOSE_SECONDS = 2.0

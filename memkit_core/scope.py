@@ -86,6 +86,8 @@ class Scope:
         object.__setattr__(self, "kind", kind)
         if problem := id_problem(self.id):
             raise ScopeError(f"{kind} id {problem}")
+        # The text alone, as every store gives it back, also of a member of a str enum.
+        object.__setattr__(self, "id", str.__str__(self.id))
         self._check_parent(kind)
 
     def _check_parent(self, kind: ScopeKind) -> None:

@@ -10,6 +10,7 @@ from memkit_core.aio.hops import Hops
 from memkit_core.chunking import ContentType
 from memkit_core.documents import Documents, NewDocument, SearchMode
 from memkit_core.filters import FilterLike
+from memkit_core.live import Live
 from memkit_core.models import (
     DeleteReceipt,
     MemoryRecord,
@@ -19,7 +20,7 @@ from memkit_core.models import (
 from memkit_core.ports import Chunker, Level, Vector
 
 
-class AsyncDocuments:
+class AsyncDocuments(Live):
     """The verbs of a collection, awaited; reached as `AsyncMemory.documents`. See `Documents`."""
 
     def __init__(self, documents: Documents, hops: Hops) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from memkit_core.aio.hops import Hops
 from memkit_core.formation import Budget, Formation, FormationReport, SetAside
 from memkit_core.formation.formation import IDLE_SECONDS
+from memkit_core.live import Live
 from memkit_core.ports import Extractor, Judge
 from memkit_core.scope import Scope
 
 
-class AsyncFormation:
+class AsyncFormation(Live):
     """The verbs of `memory.formation`, awaited; reached as `AsyncMemory.formation`. See `Formation`.
 
     Extractors and judges are called in the worker thread, and a run goes on when its awaiting is cancelled.

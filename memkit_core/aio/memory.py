@@ -22,6 +22,7 @@ from memkit_core.config import Config
 from memkit_core.conversation.context import TurnContext
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import NewMemory
+from memkit_core.live import Live
 from memkit_core.memory import Capabilities, Memory
 from memkit_core.models import (
     MEMORIES,
@@ -45,7 +46,7 @@ from memkit_core.transfer.files import Place
 from memkit_core.transfer.mapping import ScopeMap
 
 
-class AsyncMemory:
+class AsyncMemory(Live):
     """`Memory` for asyncio: the same verbs with the same signatures, awaited.
 
     Open with `await AsyncMemory.open(path)`, or wrap an open memory with `AsyncMemory(memory)`; both
@@ -356,6 +357,10 @@ class AsyncMemory:
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a deadline of the work, not of the await
         """See `Memory.flush`."""
         return await self._hops.run(self._memory.flush, timeout)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as its `Memory`, which opens its file again."""
+        return type(self), (self._memory,)
 
     async def close(self) -> None:
         """See `Memory.close`."""

@@ -9,6 +9,7 @@ from memkit_core.aio.hops import Hops
 from memkit_core.conversation.runs import Runs
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.jsonvalues import JsonValue
+from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt, Note, RunState
 from memkit_core.scope import Scope
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class AsyncWorkingMemory:
+class AsyncWorkingMemory(Live):
     """The verbs of `memory.working`, awaited; reached as `AsyncMemory.working`. See `WorkingMemory`."""
 
     def __init__(self, working: WorkingMemory, hops: Hops) -> None:
@@ -72,7 +73,7 @@ class AsyncWorkingMemory:
         return self._working.tools(scope=scope)
 
 
-class AsyncRuns:
+class AsyncRuns(Live):
     """The verbs of `memory.runs`, awaited; reached as `AsyncMemory.runs`. See `Runs`."""
 
     def __init__(self, runs: Runs, hops: Hops) -> None:

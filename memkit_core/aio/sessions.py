@@ -12,6 +12,7 @@ from memkit_core.conversation.sessions import Sessions
 from memkit_core.conversation.summary import Summaries, SummaryContext, SummaryUpdate
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.turn import Turn
+from memkit_core.live import Live
 from memkit_core.models import (
     DeleteReceipt,
     Message,
@@ -23,7 +24,7 @@ from memkit_core.ports import Summarizer, TokenCounter
 from memkit_core.scope import Scope
 
 
-class AsyncPersistQueue:
+class AsyncPersistQueue(Live):
     """The verbs of `memory.sessions.queue`; reached as `AsyncMemory.sessions.queue`. See `PersistQueue`.
 
     Putting in waits for nothing, so it takes no thread.
@@ -52,7 +53,7 @@ class AsyncPersistQueue:
         return await self._hops.run(self._queue.flush, timeout, scope=scope)
 
 
-class AsyncSessions:
+class AsyncSessions(Live):
     """The verbs of `memory.sessions`, awaited; reached as `AsyncMemory.sessions`. See `Sessions`."""
 
     def __init__(self, sessions: Sessions, hops: Hops) -> None:
@@ -158,7 +159,7 @@ class AsyncSessions:
         return await self._hops.run(self._sessions.clear, scope=scope)
 
 
-class AsyncSummaries:
+class AsyncSummaries(Live):
     """The verbs of `memory.summaries`, awaited; reached as `AsyncMemory.summaries`. See `Summaries`."""
 
     def __init__(self, summaries: Summaries, hops: Hops) -> None:

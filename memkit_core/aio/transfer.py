@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from memkit_core.aio.hops import Hops
+from memkit_core.live import Live
 from memkit_core.models import RecordType
 from memkit_core.scope import Scope
 from memkit_core.times import TimeLike
@@ -15,7 +16,7 @@ from memkit_core.transfer.mapping import ScopeMap
 from memkit_core.transfer.reports import Progress
 
 
-class AsyncTransfer:
+class AsyncTransfer(Live):
     """The verbs of `memory.transfer`, awaited; reached as `AsyncMemory.transfer`. See `Transfer`.
 
     A `progress` is called in the worker thread.

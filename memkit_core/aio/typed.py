@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memkit_core.aio.hops import Hops
 from memkit_core.filters import FilterLike
+from memkit_core.live import Live
 from memkit_core.scope import Scope
 from memkit_core.times import TimeLike
 from memkit_core.typed import Episode, Episodes, Profile, Profiles, Skill, Skills, Typed
 
 
-class AsyncProfiles:
+class AsyncProfiles(Live):
     """The verbs of `memory.profiles`, awaited; see `Profiles`."""
 
     def __init__(self, profiles: Profiles, hops: Hops) -> None:
@@ -57,7 +58,7 @@ class AsyncProfiles:
         )
 
 
-class AsyncEpisodes:
+class AsyncEpisodes(Live):
     """The verbs of `memory.episodes`, awaited; see `Episodes`."""
 
     def __init__(self, episodes: Episodes, hops: Hops) -> None:
@@ -104,7 +105,7 @@ class AsyncEpisodes:
         )
 
 
-class AsyncSkills:
+class AsyncSkills(Live):
     """The verbs of `memory.skills`, awaited; see `Skills`."""
 
     def __init__(self, skills: Skills, hops: Hops) -> None:

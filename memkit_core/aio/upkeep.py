@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memkit_core.aio.hops import Hops
 from memkit_core.formation.resolving import ConsolidationReport
+from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt
 from memkit_core.ports import JobState, Judge, LoggedRecall
 from memkit_core.scope import Scope
@@ -13,7 +14,7 @@ from memkit_core.upkeep.decay import Progress
 from memkit_core.upkeep.reembed import EmbeddingProgress
 
 
-class AsyncUpkeep:
+class AsyncUpkeep(Live):
     """The verbs of `memory.upkeep`, awaited; reached as `AsyncMemory.upkeep`. See `Upkeep`."""
 
     def __init__(self, upkeep: Upkeep, hops: Hops) -> None:

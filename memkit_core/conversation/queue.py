@@ -18,6 +18,7 @@ from memkit_core.conversation.lane import Lane, QueueState, session_of, talking_
 from memkit_core.conversation.turn import Turn
 from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.inputs import build_message, checked_timeout, listed_messages
+from memkit_core.live import Live
 from memkit_core.models import Message, Role
 from memkit_core.scope import Scope, ScopeKind
 
@@ -29,7 +30,7 @@ _EXIT_SECONDS = 5.0
 """How long the end of the process may wait for a store."""
 
 
-class PersistQueue:
+class PersistQueue(Live):
     """Messages on their way into the store. Reached as `memory.sessions.queue`; thread-safe.
 
     Whoever puts in a message waits for no disk. A session is written `Config.queue_debounce` seconds

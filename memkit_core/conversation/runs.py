@@ -8,13 +8,14 @@ from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError
 from memkit_core.inputs import checked_id, checked_version
 from memkit_core.jsonvalues import JsonValue, checked_metadata
+from memkit_core.live import Live
 from memkit_core.models import RUNS, DeleteReceipt, RunState, StoredValue
 from memkit_core.ports import RecordStore
 from memkit_core.scope import Scope, require_scope
 from memkit_core.times import Clock
 
 
-class Runs:
+class Runs(Live):
     """Saves, loads and lists the states of runs, by scope. Reached as `memory.runs`; thread-safe."""
 
     def __init__(self, store: RecordStore, config: Config, clock: Clock) -> None:

@@ -23,6 +23,7 @@ from memkit_core.inputs import (
     listed_messages,
 )
 from memkit_core.jsonvalues import checked_metadata
+from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt, Message, Role, Session
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
@@ -36,7 +37,7 @@ _LONGEST_TITLE = 300
 _LARGEST = 2**31
 
 
-class Sessions:
+class Sessions(Live):
     """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe.
 
     Every verb sees what waits in `queue`: it is written first, and a read that finds the store down

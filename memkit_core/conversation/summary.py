@@ -14,6 +14,7 @@ from memkit_core.conversation.tokens import message_tokens, resolve_token_counte
 from memkit_core.conversation.windows import fitted, repaired, shortened, whole_groups
 from memkit_core.errors import BackendError, InvalidInputError, ScopeError, shown
 from memkit_core.inputs import checked_count
+from memkit_core.live import Live
 from memkit_core.locks import ThreadLock
 from memkit_core.models import DeleteReceipt, Message, Summary
 from memkit_core.ports import RecordStore, Summarizer, TokenCounter
@@ -73,7 +74,7 @@ class _Unsaved:
     messages: int
 
 
-class Summaries:
+class Summaries(Live):
     """Makes, reads and deletes the rolling summaries of sessions. Thread-safe.
 
     A summary covers the messages up to a position, which only moves forward, also when several

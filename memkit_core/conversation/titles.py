@@ -31,15 +31,22 @@ def title_prompt(messages: Sequence[Message]) -> str | None:
     return _PROMPT.format(said="\n".join(said)) if said else None
 
 
+_DRESS = "\"'`*“”„«»"
+_LEAD = re.compile(rf"[\s#>{_DRESS}-]*(?:title\s*[:：]\s*)?[\s{_DRESS}]*", re.IGNORECASE)  # noqa: RUF001 - as models write it
+_TAIL = re.compile(rf"(?:[{_DRESS}][\s.{_DRESS}]*|\s+)$")
+
+
 def title_in(answer: str) -> str:
     """The title in a model's answer: its first line with words, without quotes, marks and `Title:`.
+
+    A line that only announces it ("Here is a title:") is not it.
 
     Raises:
         ModelError: there is none.
     """
-    for line in answer.splitlines():
-        bare = re.sub(r"^[\s#*>`\"'“”„«-]*(title\s*:)?|[\s*`\"'“”«»]+$", "", line, flags=re.IGNORECASE)
-        title = bare.strip(" \t*`\"'“”„«»")
-        if title:
-            return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1].rstrip()}…"
-    raise ModelError("answered with no title", model="title")
+    bare = (_TAIL.sub("", _LEAD.sub("", line, count=1)) for line in answer.splitlines())
+    titles = [title for title in bare if title]
+    if not titles:
+        raise ModelError("answered with no title", model="title")
+    title = next((title for title in titles if not title.endswith((":", "："))), titles[0])  # noqa: RUF001 - as above
+    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1].rstrip()}…"

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from memkit_core.conversation.buffer import MessageBuffer
+from memkit_core.live import Live
 from memkit_core.models import Message, Role
 
 
-class Turn:
+class Turn(Live):
     """The messages of a turn, in a `MessageBuffer` that a queue drains. Made by `PersistQueue.turn`.
 
     Nothing here waits, so it may be used in async code as it is:

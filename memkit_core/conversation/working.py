@@ -11,6 +11,7 @@ from memkit_core.conversation.note_tools import note_tools
 from memkit_core.errors import ConflictError, InvalidInputError, RecordNotFoundError, ScopeError, shown
 from memkit_core.inputs import checked_version
 from memkit_core.jsonvalues import JsonValue, canonical_json
+from memkit_core.live import Live
 from memkit_core.models import NOTES, Note, NoteFormat, StoredValue
 from memkit_core.ports import RecordStore
 from memkit_core.scope import Scope, ScopeKind, require_scope
@@ -23,7 +24,7 @@ _KEY = "working memory"
 _NO_VERSION = 0
 
 
-class WorkingMemory:
+class WorkingMemory(Live):
     """Reads and writes one note per session or user. Reached as `memory.working`; thread-safe.
 
     The note is free text. `using` gives the verbs for a JSON note with a schema, for a Markdown note

@@ -42,6 +42,7 @@ from memkit_core.inputs import (
     checked_text,
     listed,
 )
+from memkit_core.live import Live
 from memkit_core.models import (
     DOCUMENTS,
     DeleteReceipt,
@@ -64,7 +65,7 @@ _log = logging.getLogger("memkit")
 _PAGE = 1000
 
 
-class Documents:
+class Documents(Live):
     """A named collection of texts that belongs to one scope. Reached as `memory.documents`; thread-safe.
 
     It is a space of its own: nothing here is recalled as a memory, and clearing it touches nothing

@@ -13,6 +13,7 @@ from memkit_core.formation.extractors import checked_extractor
 from memkit_core.formation.judges import checked_judge
 from memkit_core.formation.running import FormationReport, Run, Workshop
 from memkit_core.inputs import checked_amount, checked_bool, checked_timeout
+from memkit_core.live import Live
 from memkit_core.models import MemoryRecord, Role
 from memkit_core.ports import Extractor, Judge, RecordStore
 from memkit_core.scope import Scope, ScopeKind, require_scope
@@ -23,7 +24,7 @@ _LOOK_BACK = timedelta(days=30)
 _MOST = 2**53
 
 
-class Formation:
+class Formation(Live):
     """Forms memories of what was said. Reached as `memory.formation`; thread-safe; has no thread of its own.
 
     The messages stay as they are, as evidence, and each memory names those it was made from. Only

@@ -37,14 +37,16 @@ def checked_text(text: object, name: str, *, max_chars: int) -> str:
             f"{name} must have at most {max_chars} characters, got {len(text)}; split it, or raise "
             "Config.max_content_chars"
         )
-    return storable(text)
+    return storable(str.__str__(text))
 
 
 def checked_id(value: object, name: str = "id") -> str:
     """`value` when it can be an id."""
     if problem := id_problem(value):
         raise InvalidInputError(f"{name} {problem}")
-    return str(value)
+    assert isinstance(value, str)
+    # Not str(value), which for a member of a str enum is the name of the member.
+    return str.__str__(value)
 
 
 def optional_id(value: object, name: str) -> str | None:

@@ -40,7 +40,7 @@ def build_message(message: object, *, max_chars: int) -> Message:
         message,
         id=str(uuid.uuid4()) if message.id is None else checked_id(message.id, "message id"),
         role=checked_enum(Role, message.role, "role"),
-        text=storable(message.text),
+        text=storable(str.__str__(message.text)),
         speaker=_checked_text(message.speaker, "speaker") or None,
         tool_calls=tuple(_checked_call(call) for call in listed(message.tool_calls, "tool_calls")),
         tool_call_id=_checked_text(message.tool_call_id, "tool_call_id"),
@@ -77,7 +77,7 @@ def listed_messages(given: object, name: str) -> list[Any]:
 def _checked_text(value: object, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidInputError(f"{name} must be a string or None, got {shown(value)}")
-    return value if value is None else storable(value)
+    return value if value is None else storable(str.__str__(value))
 
 
 def _storable_json(value: object, depth: int) -> JsonValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -70,6 +71,11 @@ def replaced_file(path: Path) -> Iterator[Path]:
     if not path.parent.is_dir():
         # Before the name of the temporary file stands in the error.
         raise FileNotFoundError(errno.ENOENT, "the folder does not exist; create it first", str(path.parent))
+    if path.exists() and not path.is_file():
+        # Replaced, /dev/null would be a file from then on, for all of the machine.
+        raise InvalidInputError(
+            f"{path} is a device or a pipe; give a file name, or open it and give the stream"
+        )
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     os.close(number)
     part = Path(name)
@@ -162,6 +168,9 @@ class Source:
         number = 0
         while line := self._file.readline(LONGEST_LINE + 1):
             number += 1
+            if number == 1:
+                # What some editors put in front of a file that they save.
+                line = line.removeprefix(codecs.BOM_UTF8)
             if len(line) <= LONGEST_LINE or line.endswith(b"\n"):
                 yield NumberedLine(number, line.rstrip(b"\r\n"))
                 continue

@@ -193,7 +193,7 @@ class Import:
                     ended = True
                     held = number - 2  # less header and end
                     if line.lines != held:
-                        bad(number, f"the file holds {held} lines, its end line says {line.lines}")
+                        raise ValueError(f"the file holds {held} lines, its end line says {line.lines}")  # noqa: TRY301 - as below
                     continue
                 if isinstance(line, HeaderLine):
                     raise ValueError("a second header; give one export a file")  # noqa: TRY301, TRY004 - as all that is wrong with a line

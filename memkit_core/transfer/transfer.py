@@ -15,6 +15,7 @@ from memkit_core.errors import (
     shown,
 )
 from memkit_core.inputs import checked_bool, checked_enum, checked_scopes, checked_space, listed
+from memkit_core.live import Live
 from memkit_core.models import NOTES, RUNS, RecordType, Target
 from memkit_core.ports import Selection, VectorSpace
 from memkit_core.scope import Scope
@@ -26,7 +27,7 @@ from memkit_core.transfer.reports import BackupReport, ExportReport, ImportRepor
 from memkit_core.transfer.watermarks import read_watermark
 
 
-class Transfer:
+class Transfer(Live):
     """Exports, imports and backups. Reached as `memory.transfer`; thread-safe.
 
     The file format stands in `docs/transfer.md`.

@@ -14,6 +14,7 @@ from memkit_core.embedders.checked import CurrentModel
 from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
+from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt
 from memkit_core.ports import JobState, Judge, LoggedRecall, Problem
 from memkit_core.scope import Scope, require_scope
@@ -59,7 +60,7 @@ class Findings:
         return all(problem.mended for problem in self.problems)
 
 
-class Upkeep:
+class Upkeep(Live):
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
     def __init__(

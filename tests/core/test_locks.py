@@ -133,3 +133,17 @@ def test_a_forked_child_finds_a_thread_lock_open(in_child):
         assert in_child(child) == "entered"
     with mutex:
         pass
+
+
+def test_a_system_without_file_locks(run_script):
+    """Where there is no fcntl, which is on Windows, importing memkit works and opening a memory says why it cannot."""
+    said = run_script("""
+        import sys
+        sys.modules["fcntl"] = None
+        import memkit_core
+        try:
+            memkit_core.Memory.open(":memory:")
+        except memkit_core.ConfigError as error:
+            print(error)
+    """)
+    assert "Windows" in said

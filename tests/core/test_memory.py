@@ -1,5 +1,6 @@
 """What a user of `Memory` is promised: adding, reading, recalling, deleting, lifetime."""
 
+import asyncio
 import copy
 import os
 import pickle
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from memkit_core import (
+    AsyncMemory,
     ClosedError,
     Config,
     ConfigError,
@@ -649,6 +651,30 @@ class TestLifetime:
             assert again.capabilities.index
             assert texts(again.recall("kept", scope=ALICE)) == ["kept"]
 
+    def test_copies_of_parts_are_the_same(self, tmp_path):
+        """A copy of what hangs on a memory is that itself; pickled it says to pickle the memory, which an async one does."""
+        memory = AsyncMemory(Memory.open(tmp_path / "m.db"))
+        plain = memory._memory
+        names = ("sessions", "summaries", "working", "runs", "upkeep", "transfer", "formation")
+        held = [
+            *(getattr(plain, name) for name in names),
+            *(getattr(memory, name) for name in names),
+            plain.sessions.queue,
+            plain.sessions.queue.turn(scope=Scope.session("s", user=ALICE)),
+            memory.sessions.queue,
+            plain.documents(scope=ALICE),
+        ]
+        for part in (*held, memory):
+            assert copy.copy(part) is part
+            assert copy.deepcopy([part]) == [part]
+        for part in held:
+            with pytest.raises(ConfigError, match="pickle the memory"):
+                pickle.dumps(part)
+        memory = pickle.loads(pickle.dumps(memory))
+        assert memory._memory.path == plain.path
+        for one in (AsyncMemory(plain), memory):
+            asyncio.run(one.close())
+
     def test_copies_share_and_pickles_reopen(self, tmp_path):
         """copy and deepcopy give the same memory; a pickle opens the same file."""
         with Memory.open(tmp_path / "m.db") as memory:
@@ -700,6 +726,29 @@ class TestLifetime:
         assert memory.flush()
         for n in range(8):
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
+
+
+class Name(str, Enum):  # noqa: UP042 - a StrEnum has its text as str(), this has not
+    """Texts that have names, which their str() shows."""
+
+    ID = "r1"
+    WHO = "eve"
+    WORDS = "Eve has an owl."
+
+
+def test_a_str_enum_is_its_text(memory):
+    """A member of a str enum is stored as its text wherever a text goes, not under its name."""
+    owner, session = Scope.user(Name.WHO), Scope.session(Name.ID, user=Name.WHO)
+    assert (owner, type(owner.id)) == (Scope.user("eve"), str)
+    record = memory.add(Name.WORDS, scope=owner, id=Name.ID, key=Name.ID, tags=[Name.WHO])
+    texts = (record.id, record.content, record.key, *record.tags)
+    assert ([type(text) for text in texts], texts) == ([str] * 4, ("r1", "Eve has an owl.", "r1", "eve"))
+    assert memory.get("r1", scope=Scope.user("eve")) == record
+    memory.sessions.append([Message(role=Role.USER, text=Name.WORDS, id=Name.ID)], scope=session)
+    [message] = memory.sessions.read(scope=Scope.session("r1", user="eve"))
+    assert (message.id, message.text, type(message.text)) == ("r1", "Eve has an owl.", str)
+    memory.runs.save(Name.ID, {}, scope=owner)
+    assert memory.runs.load("r1", scope=owner) is not None
 
 
 def test_time_means_the_same_in_every_zone(tmp_path):

@@ -194,6 +194,10 @@ def test_reading_by_agent_does_not_read_the_rest(tmp_path):
         ("\n## **Tea in Lund**\n", "Tea in Lund"),
         ("„Tee in Lund“", "Tee in Lund"),
         ("丹佛", "丹佛"),
+        ('Sure! Here is a title:\n\n"Tea in Lund".', "Tea in Lund"),
+        ("**Tea: hot, in the U.S.**", "Tea: hot, in the U.S."),
+        ("Title:\nTea in Lund", "Tea in Lund"),
+        ("Tea:", "Tea:"),
         ("word " * 40, ("word " * 16)[:79].rstrip() + "…"),
     ],
 )
@@ -259,6 +263,38 @@ def test_nothing_to_name(memory):
 def test_models_of_others(model, says):
     """A LangChain model, a LlamaIndex LLM and a function are chat models."""
     assert resolve_chat_model(model)("Tea?") == says
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '<think>\nA draft: {"title": "x"}\n</think>\n\nTrip to Rome',
+        "<THINKING>Hm.</Thinking>Trip to Rome",
+        "The user greets.\n</think>\nTrip to Rome",
+        "[THINK]Hm.[/THINK]Trip to Rome",
+        "<think></think>\n\nTrip to Rome",
+    ],
+)
+def test_thoughts_are_no_answer(memory, answer):
+    """What a reasoning model thinks in front of its answer is in no title, and in nothing else it is asked for."""
+    say(memory, "We go to Rome.")
+    assert memory.sessions.generate_title(scope=TALK, model=lambda _prompt: answer).title == "Trip to Rome"
+    assert resolve_chat_model(lambda _prompt: answer)("?").strip() == "Trip to Rome"
+
+
+@pytest.mark.parametrize(
+    "answer", ["How to strip <think> and </think>", "About:\n<think>\nHm.\n</think>\nand so on"]
+)
+def test_an_answer_about_thoughts_stays(answer):
+    """Tags inside of an answer are what the model says."""
+    assert resolve_chat_model(lambda _prompt: answer)("?") == answer
+
+
+@pytest.mark.parametrize("answer", ["<think>And then", "<think>Hm.</think>\n", "\n</think>\n"])
+def test_thoughts_alone(answer):
+    """A model that never came to its answer said nothing."""
+    with pytest.raises(ModelError):
+        resolve_chat_model(lambda _prompt: answer)("?")
 
 
 @pytest.mark.parametrize("model", [None, "gpt", 5, ..., Says], ids=repr)

@@ -1,6 +1,7 @@
 """Several memories of one process on one file: they share one store and one index."""
 
 import gc
+import shutil
 import threading
 
 import pytest
@@ -140,6 +141,70 @@ def test_who_holds_the_index_is_said_rightly(tmp_path):
             pytest.raises(BackendUnavailableError, match="a memory of this one with other settings"),
         ):
             apart.upkeep.reindex()
+
+
+def gone(path):
+    for own in path.parent.glob(f"{path.name}*"):
+        shutil.rmtree(own) if own.is_dir() else own.unlink()
+
+
+def moved(path):
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def replaced(path):
+    with Memory.open(path.with_name("other.db")) as other:
+        other.add("Of another file.", scope=ALICE)
+    path.with_name("other.db").replace(path)
+
+
+@pytest.mark.parametrize("lost", [gone, moved, replaced])
+def test_a_file_that_is_lost_while_open(tmp_path, lost):
+    """Nothing is written into a file that was deleted, moved or replaced, and the doctor says so."""
+    with Memory.open(tmp_path / "m.db") as old:
+        old.add("The tent is green.", scope=ALICE)
+        old.flush()
+        lost(tmp_path / "m.db")
+        with pytest.raises(BackendUnavailableError, match="deleted, moved or replaced"):
+            old.add("The canoe is blue.", scope=ALICE)
+        assert "not-writable" in [one.code for one in old.upkeep.doctor()]
+
+
+def test_a_deleted_file_is_made_anew(tmp_path):
+    """Who opens the path of a file that was deleted while open gets a new one, not what is open; both can close."""
+    path = tmp_path / "m.db"
+    old = Memory.open(path)
+    old.add("The tent is green.", scope=ALICE)
+    old.flush()
+    gone(path)
+    with Memory.open(path) as new:
+        assert list(new.list_records(scope=ALICE)) == []
+        new.add("The canoe is red.", scope=ALICE)
+        old.close()
+        new.add("The kayak is red.", scope=ALICE)
+    with Memory.open(path) as again:
+        assert len(list(again.list_records(scope=ALICE))) == 2
+
+
+@pytest.mark.parametrize("lost", [moved, replaced])
+def test_a_path_whose_log_is_in_use(tmp_path, lost):
+    """What takes the place of a file can be opened once that one is closed, and the one that was moved is whole."""
+    path = tmp_path / "m.db"
+    with Memory.open(path) as old:
+        old.add("The tent is green.", scope=ALICE)
+        old.flush()
+        lost(path)
+        with pytest.raises(BackendUnavailableError, match="close that memory first"):
+            Memory.open(path)
+    there = ["Of another file."] if lost is replaced else []
+    for _ in range(2):
+        with Memory.open(path) as new:
+            assert sorted(one.content for one in new.list_records(scope=ALICE)) == sorted(there)
+            new.add("The canoe is red.", scope=ALICE, id="c")
+            there = [*({*there, "The canoe is red."})]
+    if lost is moved:
+        with Memory.open(tmp_path / "elsewhere.db") as away:
+            assert [one.content for one in away.list_records(scope=ALICE)] == ["The tent is green."]
 
 
 def test_eight_threads_open_and_close(tmp_path):

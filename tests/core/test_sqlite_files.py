@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memkit_core import Memory
 from memkit_core.errors import (
     BackendError,
     BackendTimeoutError,
@@ -150,6 +151,15 @@ class TestOpening:
         with pytest.raises(ConfigError, match="is a folder"):
             SQLiteStore(tmp_path)
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_path_that_the_system_refuses(self, tmp_path):
+        """A name that is too long, also with what goes beside it, and a loop of links are no place."""
+        (tmp_path / "loop").symlink_to(tmp_path / "loop")
+        long = "n" * 100
+        for name in ("n" * 300, "n" * 245, "/".join([long] * 60), "loop", "loop/m.db"):
+            with pytest.raises(ConfigError, match="cannot open"):
+                Memory.open(tmp_path / name)
+        assert [one.name for one in tmp_path.iterdir()] == ["loop"]
 
     def test_network_file_systems_are_refused(self, path, monkeypatch):
         """The file system of the folder is looked up, and the kinds that break the log are refused."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import stat
 import threading
@@ -459,6 +460,16 @@ def test_what_is_no_place_is_refused(house, tmp_path):
         house.export_jsonl(tmp_path / "missing" / "x.jsonl", everything=True)
     with pytest.raises(FileNotFoundError):
         house.import_jsonl(tmp_path / "missing.jsonl")
+
+
+def test_a_device_is_not_replaced(house, tmp_path):
+    """A pipe or a device such as /dev/null stays what it is: only a file is put in the place of another."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidInputError, match="give the stream"):
+        house.export_jsonl(pipe, scope=ALICE)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.glob(".pipe*")) == []
 
 
 def test_progress(house_on_disk, tmp_path, open_memory):

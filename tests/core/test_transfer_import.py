@@ -1,5 +1,6 @@
 """Importing: increments, other owners and models, and files that are not what they should be."""
 
+import codecs
 import io
 import json
 
@@ -404,8 +405,9 @@ def test_lines_that_are_missing_or_too_many(house, open_memory):
     lines = text_of(house)[0].rstrip("\n").split("\n")
     other, _ = open_memory()
     for wrong, reason in (([*lines[:3], *lines[4:]], "end line"), ([*lines, lines[-2]], "after the end")):
-        with pytest.raises(ImportFileError, match=reason):
+        with pytest.raises(ImportFileError, match=reason) as caught:
             take(other, "\n".join(wrong))
+        assert str(caught.value).count("Nothing was changed") == 1
     assert text_of(other)[1].rows == 0
 
 
@@ -436,6 +438,15 @@ def test_what_is_no_export_is_refused_whole(house, open_memory, text, reason, on
         take(other, text, on_error=on_error)
     assert caught.value.line == 1
     assert text_of(other)[1].rows == 0
+
+
+def test_a_file_that_an_editor_saved(house, tmp_path, open_memory):
+    """A byte order mark in front and other line ends change nothing."""
+    path = tmp_path / "saved.jsonl"
+    path.write_bytes(codecs.BOM_UTF8 + text_of(house)[0].encode().replace(b"\n", b"\r\n"))
+    other, _ = open_memory()
+    assert not other.import_jsonl(path).skipped
+    assert body(other) == body(house)
 
 
 def test_the_file_is_named(house, tmp_path, open_memory):

@@ -114,7 +114,8 @@ def test_every_field_comes_back(history, message):
 
 def test_every_field_comes_back_after_a_restart(path, clock):
     """B22: the same through a closed file, in the view for the model as well."""
-    said = [HumanMessage("go", id="h1"), EVERY_FIELD, TOOL_RESULT]
+    broken = ToolMessage("no JSON", tool_call_id="c2", id="t2", status="error")
+    said = [HumanMessage("go", id="h1"), EVERY_FIELD, TOOL_RESULT, broken]
     with Memory.open(path, clock=clock) as memory:
         MemkitChatMessageHistory(memory, session_id="s", user_id="u").add_messages(said)
     with Memory.open(path, clock=clock) as memory:

@@ -17,6 +17,7 @@ from langchain_core.messages import (
 
 from langchain_memkit import MemkitChatMessageHistory
 from memkit_core import ClosedError, InvalidInputError, Memory, Message, Role, Scope, ScopeError, ToolCall
+from memkit_core.conversation.windows import NO_RESULT
 
 
 def texts(messages):
@@ -243,6 +244,23 @@ def test_what_others_wrote_is_read_from_the_neutral_fields(history, memory):
     assert [(one["id"], one["args"]) for one in asked.invalid_tool_calls] == [("c2", "{{")]
     assert (type(done), done.text, done.tool_call_id) == (ToolMessage, "done", "c1")
     assert [m.id for m in history.messages] == [m.id for m in memory.sessions.read(scope=history.scope)]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_call_that_could_not_be_parsed_is_answered(history, answered):
+    """A call with broken arguments goes to the model like any other, so its result stays behind it, or a stand-in."""
+    broken = {"type": "invalid_tool_call", "id": "b1", "name": "ship", "args": "{bad", "error": "no JSON"}
+    nameless = {**broken, "id": None, "args": None}
+    asked = AIMessage("", invalid_tool_calls=[broken, nameless], tool_calls=calls("c1"))
+    results = [ToolMessage("no JSON", tool_call_id="b1", status="error")] if answered else []
+    done = ToolMessage("done", tool_call_id="c1")
+    history.add_messages([HumanMessage("hi"), asked, done, *results, AIMessage("ok")])
+    _, stored, *found, last = history.messages
+    assert stored.invalid_tool_calls == asked.invalid_tool_calls
+    assert [(one.tool_call_id, one.text) for one in found] == [
+        ("c1", "done"), ("b1", "no JSON" if answered else NO_RESULT)
+    ]  # fmt: skip
+    assert last.text == "ok"
 
 
 def test_others_read_the_neutral_fields(history, memory):

@@ -567,7 +567,8 @@ async def test_the_tools_work_in_both_ways(memory):
 def test_copies_share_the_memory(memory):
     """A copy, deep or not, and a pickled one write into the same session (B71)."""
     middleware = MemkitMiddleware(memory, scope=TALK)
-    copies = [copy.copy(middleware), copy.deepcopy(middleware), pickle.loads(pickle.dumps(middleware))]
+    noting = MemkitMiddleware(memory, scope=TALK, working=memory.working)
+    copies = [copy.copy(middleware), copy.deepcopy(noting), pickle.loads(pickle.dumps(middleware))]
     for n, one in enumerate(copies):
         create_agent(Scripted(), [], middleware=[one]).invoke(human(f"from {n}"))
         one._memory.sessions.queue.flush()

@@ -105,7 +105,7 @@ def test_adapters_share_the_memory(memory, chat):
 )
 def test_copies(memory, chat, copied):
     """Copies of each kind share the store and work, also inside another object; so does the original (B71)."""
-    adapter = chat(top_k=3)
+    adapter = chat(top_k=3, working=memory.working)
     adapter.put(user("hello"))
     for other in (copied(adapter), copy.deepcopy({"state": [adapter]})["state"][0]):
         other.put(user("from the copy"))

@@ -111,17 +111,19 @@ def test_empty_batch(chat, memory):
     assert memory.sessions.get(scope=adapter.scope) is None
 
 
-@pytest.mark.parametrize(
-    "wrong", [["hello"], "hello", [{"role": "user", "content": "hello"}], user("hello")], ids=repr
-)
-def test_what_is_no_message(chat, wrong):
-    """A text, a dict or one message in place of a list is a typed error, and nothing is written."""
+@pytest.mark.parametrize("wrong", [None, "hi", {"role": "user", "content": "hi"}, 5, [user("hi")]], ids=repr)
+def test_what_is_no_message(chat, memory, wrong):
+    """What is no `ChatMessage`, or a single one where a list is expected, is refused; nothing is written."""
     adapter = chat()
-    adapter.put(user("first"))
-    for put in (adapter.put_messages, adapter.set):
-        with pytest.raises(InvalidInputError, match="LlamaIndex chat messages"):
-            put(wrong)
-    assert adapter.get_all() == [user("first")]
+    for write in (
+        lambda: adapter.put(wrong),
+        lambda: adapter.put_messages([user("hi"), wrong]),
+        lambda: adapter.put_messages(user("hi")),
+        lambda: adapter.set([user("hi"), wrong]),
+    ):
+        with pytest.raises(InvalidInputError, match=r"message"):
+            write()
+    assert adapter.get_all() == []
 
 
 def test_copies_are_returned(chat):

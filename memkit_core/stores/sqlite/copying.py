@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from memkit_core.stores.sqlite.database import Database, look, reading
+from memkit_core.stores.sqlite.database import Database
+from memkit_core.stores.sqlite.looking import look, reading
 from memkit_core.stores.sqlite.translating import translated
 
 PAGES = 1024

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -23,13 +22,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from memkit_core.errors import BackendTimeoutError, BackendUnavailableError, ClosedError
 from memkit_core.locks import ProcessLock, ThreadLock
-from memkit_core.ports import VectorSpace
-from memkit_core.stores.sqlite.places import check_place, check_sqlite_version
+from memkit_core.stores.sqlite.looking import look
+from memkit_core.stores.sqlite.places import check_place, check_sqlite_version, inode, log_of
 from memkit_core.stores.sqlite.schema import version
 from memkit_core.stores.sqlite.translating import translated
 
@@ -42,45 +40,6 @@ _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 # Connections that a forked child inherited: kept referenced so that nothing ever closes them.
 _inherited: list[sqlite3.Connection] = []
-
-
-def look(path: Path) -> Found | None:
-    """What the file at `path` is, without changing it or leaving anything beside it; None when empty.
-
-    Raises:
-        SchemaError: it is not memkit's, or was written by a newer memkit.
-    """
-    try:
-        if not path.stat().st_size:
-            return None
-    except FileNotFoundError:
-        return None
-    with translated("open"), reading(path) as connection:
-        if not version(connection):
-            return None
-        row = connection.execute(
-            "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
-        ).fetchone()
-    return Found(None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2]))
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing of the file at `path`, which others may use."""
-    log, lock = (path.with_name(path.name + end) for end in ("-wal", ".lock"))
-    logged = log.exists() and log.stat().st_size > 0
-    # Immutable, SQLite makes no file beside it, but must not be used where another process may write.
-    how = "mode=ro" if logged or lock.exists() else "mode=ro&immutable=1"
-    uri = f"{path.resolve().as_uri()}?{how}"
-    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-        yield connection
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A memkit file, and the vector space of its memories, None before the first vector."""
-
-    space: VectorSpace | None
 
 
 class Database:
@@ -101,6 +60,7 @@ class Database:
         if not path.with_name(path.name + ".lock").exists():
             # Before anything is made beside it: another program's file is refused and left as it was.
             look(path)
+        _check_apart(path)
         self.path = path
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
@@ -112,6 +72,8 @@ class Database:
         self._pid = os.getpid()
         self._closed = False
         self._in_use = 0
+        self._inode: int | None = None
+        self._log_inode: int | None = None
         _watch_forks()
         _open_databases.add(self)
 
@@ -131,7 +93,8 @@ class Database:
 
         Raises:
             BackendTimeoutError: another process or thread kept writing for `busy_timeout` seconds.
-            BackendUnavailableError: disk full, read-only, or an I/O error; nothing was changed.
+            BackendUnavailableError: disk full, read-only, an I/O error, or a file that is not `in_place`;
+                nothing was changed.
         """
         with self.exclusive(operation) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -142,6 +105,7 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            self._log_inode = inode(log_of(self.path))
             self._checkpoint_if_large(connection)
 
     @contextmanager
@@ -165,6 +129,7 @@ class Database:
     def exclusive(self, operation: str) -> Iterator[sqlite3.Connection]:
         """A connection while nobody else writes, outside of any transaction."""
         with self._exclusive(operation):
+            self._check_in_place(operation)
             connection = self._take()
             try:
                 with translated(operation):
@@ -243,6 +208,27 @@ class Database:
             if taken:
                 self._lock.release()
 
+    def in_place(self) -> bool:
+        """Whether the file at the path is still the one that was opened: not deleted, moved or replaced."""
+        return self._inode is None or self._inode == inode(self.path)
+
+    def left_log(self) -> bool:
+        """Whether the file is gone from its path, and its write-ahead log still is beside that."""
+        return (
+            not self.in_place()
+            and self._log_inode is not None
+            and self._log_inode == inode(log_of(self.path))
+        )
+
+    def _check_in_place(self, operation: str) -> None:
+        if not self.in_place():
+            raise BackendUnavailableError(
+                f"{self.path} was deleted, moved or replaced while it was open, so nothing can be kept there; "
+                "close this memory and open it again",
+                backend="sqlite",
+                operation=operation,
+            )
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.path.name} was closed; open the memory again")
@@ -292,6 +278,8 @@ class Database:
         self._mutex.__exit__()
 
     def _connect(self) -> sqlite3.Connection:
+        # Opening would make a new file, or mix the connections of two.
+        self._check_in_place("open")
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy_timeout,
@@ -312,6 +300,8 @@ class Database:
         except BaseException:
             connection.close()
             raise
+        # Only now: in a container the first connection that writes may give the file another one.
+        self._inode = self._inode or inode(self.path)
         return connection
 
     def _after_fork(self) -> None:
@@ -323,9 +313,20 @@ class Database:
     def log_bytes(self) -> int:
         """How long the write-ahead log is."""
         try:
-            return self.path.with_name(self.path.name + "-wal").stat().st_size
+            return log_of(self.path).stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def _check_apart(path: Path) -> None:
+    """Refuse a file that would take the write-ahead log of another one for its own."""
+    if any(other.path == path and other.left_log() for other in list(_open_databases)):
+        raise BackendUnavailableError(
+            f"the file at {path} was moved or replaced while a memory of this process has it open; close that "
+            "memory first",
+            backend="sqlite",
+            operation="open",
+        )
 
 
 _forking: list[Database] = []

@@ -23,9 +23,15 @@ def check_sqlite_version(version: tuple[int, ...]) -> None:
 
 def check_place(path: Path) -> None:
     """Refuse a folder that is missing or lies on a network file system, where WAL is not safe."""
-    if not path.parent.is_dir():
+    try:
+        home, folder = path.parent.is_dir(), path.is_dir()
+        # Of the names that go with it the longest, so that none is refused later.
+        path.with_name(f"{path.name}.index.lock").exists()
+    except OSError as error:
+        raise ConfigError(f"cannot open {path}: {error.strerror or error}; give another path") from error
+    if not home:
         raise ConfigError(f"cannot open {path}: the folder {path.parent} does not exist; create it first")
-    if path.is_dir():
+    if folder:
         raise ConfigError(f"cannot open {path}: it is a folder; give a file name inside it")
     kind = _file_system(path.parent)
     if kind in _NETWORK_TYPES:
@@ -48,3 +54,16 @@ def _file_system(folder: Path) -> str | None:
         if folder.is_relative_to(point) and len(point) >= len(best):
             best, kind = point, right.split(" ")[0]
     return kind
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a file."""
+    return path.with_name(path.name + "-wal")
+
+
+def inode(path: Path) -> int | None:
+    """What tells a file from another one that takes its name; None where there is none."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

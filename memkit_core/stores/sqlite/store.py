@@ -181,6 +181,10 @@ class SQLiteStore:
                 operation="purge",
             )
 
+    def in_place(self) -> bool:
+        """Whether `path` still is the file that was opened: not deleted, moved or replaced."""
+        return self._database.in_place()
+
     def log_bytes(self) -> int:
         """See `Logged.log_bytes`."""
         return self._database.log_bytes()
