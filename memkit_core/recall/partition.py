@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     )
     from memkit_core.recall.query import RecallQuery
     from memkit_core.recall.ranking import Bools, Floats, Ints
-    from memkit_core.recall.words import WordTable
 
 _NEVER = np.iinfo(np.int64).max
 _STATUSES = {status.value: place for place, status in enumerate(Status)}
@@ -80,8 +79,6 @@ class PartitionCopy:
         self.too_large = self.empty = False
         self._mark: PartitionMark | None = None
         self._candidates: list[Candidate] = []
-        self._words: list[bytes | None] = []
-        self._table: WordTable | None = None
         self._columns = np.zeros(0, _COLUMNS)
         # Longer than the rows, so that a new one need not move all.
         self._vectors: Matrix = np.zeros((0, 0), np.float32)
@@ -128,7 +125,7 @@ class PartitionCopy:
         self._documents, self._total = changes.documents, changes.terms
         if before is None or before[::2] != changes.mark[::2]:
             dimension = 0 if changes.mark.space is None else changes.mark.space.dimension
-            self._candidates, self._columns, self._words = [], np.zeros(0, _COLUMNS), []
+            self._candidates, self._columns = [], np.zeros(0, _COLUMNS)
             self._vectors = np.zeros((0, dimension), np.float32)
         elif changes.present is not None:
             self._remove(np.array(changes.present, np.int64))
@@ -144,7 +141,6 @@ class PartitionCopy:
         kept = np.flatnonzero(np.isin(self._columns["row"], present, assume_unique=True))
         # A new list: a recall that is not done yet goes on with the places of the old one.
         self._candidates = [self._candidates[place] for place in kept.tolist()]
-        self._words = [self._words[place] for place in kept.tolist()]
         self._columns, self._vectors = self._columns[kept], self._vectors[kept]
 
     def _append(self, rows: Sequence[PartitionRow]) -> None:
@@ -155,13 +151,11 @@ class PartitionCopy:
             self._vectors = grown
         self._columns = np.concatenate([self._columns, np.zeros(len(rows), _COLUMNS)])
         self._candidates += [row.candidate for row in rows]
-        self._words += [None] * len(rows)
         self._put(first, rows)
 
     def _put(self, place: int, rows: Sequence[PartitionRow]) -> None:
         end = place + len(rows)
         self._candidates[place:end] = [row.candidate for row in rows]
-        self._words[place:end] = [None] * len(rows)
         self._columns[place:end] = [
             (
                 *column_values(row.candidate, self._speakers),
@@ -216,15 +210,16 @@ class PartitionCopy:
             among[self._neighbours(np.flatnonzero(among), radius)] = True
             among &= shown
         chosen = np.flatnonzero(among)
+        candidates = Chosen(self._candidates, chosen)
         return Found(
             target=target,
-            candidates=Chosen(self._candidates, chosen),
+            candidates=candidates,
             columns=self._columns[chosen],
             speakers=tuple(self._speakers),
             keyword=np.where(by_words, keyword, 0.0)[chosen],
             cosine=np.where(by_vector, np.nan if cosine is None else cosine, np.nan)[chosen],
             counts=self._counts(terms, chosen) if query.counted else None,
-            words=None if query.words is None else self._words_of(query.words, chosen),
+            words=None if query.words is None else query.words.numbers([one.text for one in candidates]),
             compared=None if cosine is None else cosine[chosen],
         )
 
@@ -264,20 +259,6 @@ class PartitionCopy:
             column[self._terms[term].places] = self._terms[term].counts
             counts[:, number] = column[chosen]
         return counts
-
-    def _words_of(self, table: WordTable, chosen: NDArray[np.intp]) -> list[bytes]:
-        """The words of the rows; they are cut once, when a row is first among the candidates."""
-        if table is not self._table:
-            self._table, self._words = table, [None] * self.rows
-        places = chosen.tolist()
-        known = [self._words[place] for place in places]
-        if None in known:
-            new = [place for place, words in zip(places, known, strict=True) if words is None]
-            found = table.numbers([self._candidates[place].text for place in new])
-            for place, words in zip(new, found, strict=True):
-                self._words[place] = words
-            known = [self._words[place] for place in places]
-        return cast("list[bytes]", known)
 
     def _among(self, points: set[bytes]) -> Bools:
         return np.fromiter((one.point in points for one in self._candidates), bool, self.rows)

@@ -71,8 +71,7 @@ def relatedness(
 
 def _asked(query: str, terms: Sequence[str], table: WordTable) -> dict[int, int]:
     """The first word of the query that stands for each term, by the term's number; without unknown words."""
-    (words,) = table.numbers([query], first=_MOST_READ)
-    asked = np.frombuffer(words, _NUMBER).tolist()[:_MOST_ASKED]
+    asked = table.of_query(query, most=_MOST_READ)[:_MOST_ASKED]
     first = {table.term(number): number for number in reversed(asked)}
     return {column: first[term] for column, term in enumerate(terms) if term in first}
 

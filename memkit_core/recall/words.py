@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -18,6 +19,8 @@ MOST_WORDS = 32_768
 _SHORTEST = 3
 """Letters a word needs: shorter ones are mostly what is left of others."""
 _UNKNOWN = -1
+_RECENT_CHARACTERS, _TEXT_ROOM = 4_000_000, 200
+"""Text whose words are remembered, and what remembering a text takes beside its characters."""
 
 
 class WordModel(Protocol):
@@ -65,6 +68,7 @@ class WordTable:
         self._terms: list[str] = []
         # Longer than the words, so that a new one need not move all.
         self._vectors: Matrix = np.zeros((0, 0), np.float32)
+        self._texts = _RecentTexts()
 
     def term(self, number: int) -> str:
         """The term of `keyword_terms` for the word of a number."""
@@ -74,19 +78,41 @@ class WordTable:
         """The vectors of words, `(n, d) float32`, each of length 1."""
         return self._vectors.take(numbers, axis=0, mode="clip")
 
-    def numbers(self, texts: Sequence[str], *, first: int | None = None) -> list[bytes]:
+    def numbers(self, texts: Sequence[str]) -> list[bytes]:
         """The numbers of the distinct words of each text, as `int32`; unknown words are left out.
-
-        With `first` only so many words of a text are looked at, and take up room.
 
         Raises:
             ModelError: the model failed on a word that it had not seen.
         """
-        words = [list(islice(dict.fromkeys(content_words(text)), first)) for text in texts]
         with self._mutex:
-            self._meet(word for of_text in words for word in of_text)
-            known = [[self._numbers.get(word, _UNKNOWN) for word in of_text] for of_text in words]
-        return [np.array([one for one in numbers if one >= 0], np.int32).tobytes() for numbers in known]
+            found = self._texts.get(texts)
+            new = dict.fromkeys(text for text, one in zip(texts, found, strict=True) if one is None)
+            cut = self._cut(new) if new else {}
+            return [cut[text] if one is None else one for text, one in zip(texts, found, strict=True)]
+
+    def of_query(self, query: str, *, most: int) -> list[int]:
+        """The numbers of the first `most` distinct words of a query, in their order, as far as they are known.
+
+        No more are looked at: a file that was pasted into a query must not fill the table.
+
+        Raises:
+            ModelError: the model failed on a word that it had not seen.
+        """
+        words = list(islice(dict.fromkeys(content_words(query)), most))
+        with self._mutex:
+            self._meet(words)
+            return [number for word in words if (number := self._numbers.get(word, _UNKNOWN)) >= 0]
+
+    def _cut(self, texts: Iterable[str]) -> dict[str, bytes]:
+        words = {text: dict.fromkeys(content_words(text)) for text in texts}
+        self._meet(word for of_text in words.values() for word in of_text)
+        number = self._numbers.get
+        cut = {
+            text: array("i", [one for one in map(number, of_text) if one is not None and one >= 0]).tobytes()
+            for text, of_text in words.items()
+        }
+        self._texts.put(cut)
+        return cut
 
     def _meet(self, words: Iterable[str]) -> None:
         new = [word for word in dict.fromkeys(words) if word not in self._numbers and len(word) >= _SHORTEST]
@@ -114,3 +140,26 @@ class WordTable:
             if self._terms:
                 grown[:many] = self._vectors
             self._vectors = grown
+
+
+class _RecentTexts:
+    """The words of texts that were asked for lately, at least those of the last `_RECENT_CHARACTERS`."""
+
+    def __init__(self) -> None:
+        self._young: dict[str, bytes] = {}
+        self._old: dict[str, bytes] = {}
+        self._room = _RECENT_CHARACTERS
+
+    def get(self, texts: Sequence[str]) -> list[bytes | None]:
+        found = [self._young.get(text) for text in texts]
+        if self._old and None in found:
+            again = {text: self._old[text] for text in texts if text in self._old and text not in self._young}
+            self.put(again)
+            found = [again.get(text) if one is None else one for text, one in zip(texts, found, strict=True)]
+        return found
+
+    def put(self, words: Mapping[str, bytes]) -> None:
+        self._room -= sum(map(len, words)) + _TEXT_ROOM * len(words)
+        if self._room < 0:
+            self._old, self._young, self._room = self._young, {}, _RECENT_CHARACTERS
+        self._young |= words
