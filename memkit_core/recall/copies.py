@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from memkit_core.ports import PartitionTable, Vector, VectorSpace
     from memkit_core.recall.words import Words
 
-_ROW_BYTES = 1536
-"""What a row costs beside its vector: the candidate, the columns, and its share of postings."""
+_ROW_BYTES = 2048
+"""What a row costs beside its vector: the candidate with its text, the columns, and its share of postings."""
 _USUAL_DIMENSION = 256
 _AT_ONCE = 500
 """Rows up to which the first question reads a partition: about as quick as asking the index."""
