@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from memkit_core.errors import ConfigError, InvalidInputError, shown
@@ -31,24 +32,28 @@ def utc_now() -> datetime:
     return from_ms(time.time_ns() // 1_000_000)
 
 
-def checked_clock(clock: Clock) -> Clock:
-    """`clock` with its answers cut to milliseconds and in UTC.
+@dataclass(frozen=True, slots=True)
+class _CheckedClock:
+    """Two around one clock are equal: memories with the same clock share what they hold of a file."""
 
-    The clock that comes back raises `ConfigError` when the given one answers with what is no aware datetime: the rule
-    that naive means UTC would move the present by the hours of the machine's zone.
-    """
-    if clock is utc_now:
-        return clock
+    clock: Clock
 
-    def now() -> datetime:
-        moment = clock()
+    def __call__(self) -> datetime:
+        moment = self.clock()
         if not isinstance(moment, datetime) or moment.tzinfo is None:
             raise ConfigError(
                 f"clock must return an aware datetime, as lambda: datetime.now(UTC) does, got {shown(moment)}"
             )
         return to_utc(moment, name="clock")
 
-    return now
+
+def checked_clock(clock: Clock) -> Clock:
+    """`clock` with its answers cut to milliseconds and in UTC.
+
+    The clock that comes back raises `ConfigError` when the given one answers with what is no aware datetime: the rule
+    that naive means UTC would move the present by the hours of the machine's zone.
+    """
+    return clock if clock is utc_now or isinstance(clock, _CheckedClock) else _CheckedClock(clock)
 
 
 def from_ms(milliseconds: int) -> datetime:
