@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from memkit_core.errors import InvalidInputError, shown
+from memkit_core.errors import ConfigError, InvalidInputError, shown
 
 TimeLike = datetime | date | str | int | float
 """What is accepted where a time is asked for."""
@@ -29,6 +30,30 @@ _HIGHEST = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds() * 1
 def utc_now() -> datetime:
     """Now, aware, UTC, cut to milliseconds as it will be stored."""
     return from_ms(time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedClock:
+    """Two around one clock are equal: memories with the same clock share what they hold of a file."""
+
+    clock: Clock
+
+    def __call__(self) -> datetime:
+        moment = self.clock()
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            raise ConfigError(
+                f"clock must return an aware datetime, as lambda: datetime.now(UTC) does, got {shown(moment)}"
+            )
+        return to_utc(moment, name="clock")
+
+
+def checked_clock(clock: Clock) -> Clock:
+    """`clock` with its answers cut to milliseconds and in UTC.
+
+    The clock that comes back raises `ConfigError` when the given one answers with what is no aware datetime: the rule
+    that naive means UTC would move the present by the hours of the machine's zone.
+    """
+    return clock if clock is utc_now or isinstance(clock, _CheckedClock) else _CheckedClock(clock)
 
 
 def from_ms(milliseconds: int) -> datetime:

@@ -132,6 +132,27 @@ async def test_the_loop_goes_on_while_a_call_waits():
         assert all(len(task.result()) == 1 for task in asked)
 
 
+async def test_after_closing(tmp_path):
+    """Closing again does nothing, and every other call says that the memory was closed."""
+    memory = await AsyncMemory.open(tmp_path / "m.db")
+    async with memory:
+        await memory.add("tea", scope=ALICE)
+        await memory.close()
+    await memory.close()
+    with pytest.raises(ClosedError):
+        await memory.recall("tea", scope=ALICE)
+    with pytest.raises(ClosedError):
+        await memory.sessions.read(scope=Scope.session("s1", user=ALICE))
+
+
+def test_a_forked_child_has_threads_of_its_own(tmp_path, in_child):
+    """A memory that was awaited before a fork can be awaited in the child."""
+    memory = AsyncMemory(Memory.open(tmp_path / "m.db"))
+    asyncio.run(memory.add("tea", scope=ALICE))
+    assert in_child(lambda: len(asyncio.run(memory.recall("tea", scope=ALICE)))) == 1
+    asyncio.run(memory.close())
+
+
 async def test_context_variables_are_kept():
     """What the caller set for its task is seen by the embedder in the worker thread."""
     who = contextvars.ContextVar("who", default="nobody")
