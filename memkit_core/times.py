@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from memkit_core.errors import InvalidInputError, shown
+from memkit_core.errors import ConfigError, InvalidInputError, shown
 
 TimeLike = datetime | date | str | int | float
 """What is accepted where a time is asked for."""
@@ -29,6 +30,36 @@ _HIGHEST = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds() * 1
 def utc_now() -> datetime:
     """Now, aware, UTC, cut to milliseconds as it will be stored."""
     return from_ms(time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A clock of somebody else's; equal to another one of the same clock, so that memories can share it."""
+
+    clock: Callable[[], object]
+
+    def __call__(self) -> datetime:
+        moment = self.clock()
+        if not isinstance(moment, datetime) or moment.utcoffset() is None:
+            raise ConfigError(
+                f"clock must return an aware datetime, as datetime.now(UTC) is, got {shown(moment)}"
+            )
+        return to_utc(moment, name="clock")
+
+
+def checked_clock(clock: object) -> Clock:
+    """A clock that returns what `clock` does, in UTC and milliseconds; asked once, to see that it can.
+
+    Raises:
+        ConfigError: it is no function, or returns no aware datetime.
+    """
+    if clock is utc_now:
+        return utc_now
+    if not callable(clock):
+        raise ConfigError(f"clock must be a function that returns the time, got {shown(clock)}")
+    checked = _Checked(clock)
+    checked()
+    return checked
 
 
 def from_ms(milliseconds: int) -> datetime:
