@@ -88,8 +88,9 @@ class MemkitChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute upstream
         """The log with dangling tool calls repaired, oldest first: fresh objects on every read.
 
-        A call without a result is answered by a marked stand-in, a result without a call is left
-        out, and each result stands behind its call. Nothing is trimmed. [] for an unknown session.
+        A call without a result is answered by a marked stand-in, a result without a call and an
+        answer that holds nothing are left out, and each result stands behind its call. Nothing is
+        trimmed. [] for an unknown session.
         """
         with self._noted("reading messages"):
             return [from_memkit(message) for message in self._memory.sessions.for_model(scope=self.scope)]

@@ -206,7 +206,7 @@ class Memory:
                 (words answer, new texts wait for the model), or a dict with `provider`, `model` and options;
                 see `memkit_core.embedders.resolve`.
             embedding_model: the model's name, for an embedder object that does not know it.
-            clock: returns the present moment as an aware datetime; for tests. What it returns is checked on use.
+            clock: returns the present moment, an aware datetime; for tests.
 
         Raises:
             ConfigError: path or embedder cannot be used, or the file holds another model's vectors (see
@@ -222,8 +222,6 @@ class Memory:
         config = Config() if config is None else config
         if not isinstance(config, Config):
             raise ConfigError(f"config must be a memkit_core.Config, got {shown(config)}")
-        if not callable(clock):
-            raise ConfigError(f"clock must be a function that returns the time, got {shown(clock)}")
         clock = checked_clock(clock)
         parts = connect(path, config, embedder=embedder, embedding_model=embedding_model, clock=clock)
         try:

@@ -33,27 +33,33 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class _CheckedClock:
-    """Two around one clock are equal: memories with the same clock share what they hold of a file."""
+class _Checked:
+    """A clock of somebody else's; equal to another one of the same clock, so that memories can share it."""
 
-    clock: Clock
+    clock: Callable[[], object]
 
     def __call__(self) -> datetime:
         moment = self.clock()
-        if not isinstance(moment, datetime) or moment.tzinfo is None:
+        if not isinstance(moment, datetime) or moment.utcoffset() is None:
             raise ConfigError(
-                f"clock must return an aware datetime, as lambda: datetime.now(UTC) does, got {shown(moment)}"
+                f"clock must return an aware datetime, as datetime.now(UTC) is, got {shown(moment)}"
             )
         return to_utc(moment, name="clock")
 
 
-def checked_clock(clock: Clock) -> Clock:
-    """`clock` with its answers cut to milliseconds and in UTC.
+def checked_clock(clock: object) -> Clock:
+    """A clock that returns what `clock` does, in UTC and milliseconds; asked once, to see that it can.
 
-    The clock that comes back raises `ConfigError` when the given one answers with what is no aware datetime: the rule
-    that naive means UTC would move the present by the hours of the machine's zone.
+    Raises:
+        ConfigError: it is no function, or returns no aware datetime.
     """
-    return clock if clock is utc_now or isinstance(clock, _CheckedClock) else _CheckedClock(clock)
+    if clock is utc_now:
+        return utc_now
+    if not callable(clock):
+        raise ConfigError(f"clock must be a function that returns the time, got {shown(clock)}")
+    checked = _Checked(clock)
+    checked()
+    return checked
 
 
 def from_ms(milliseconds: int) -> datetime:

@@ -171,7 +171,10 @@ def build_turn_context(
     )  # fmt: skip
     context = TurnContext(
         system=_joined(
-            wanted.system, *(message.text for message in own), wanted.working_memory, profile.text
+            wanted.system,
+            *(message.text for message in own if message.text != wanted.system),
+            wanted.working_memory,
+            profile.text,
         ),
         system_messages=own, working_memory=wanted.working_memory, profile=profile.text, summary=summary,
         hits=(), recalled="", recent=(), truncated=profile.truncated, missing=frozenset(),

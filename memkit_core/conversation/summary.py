@@ -11,7 +11,7 @@ from memkit_core.config import Config
 from memkit_core.conversation.summarizers import checked_summarizer, usable_summary
 from memkit_core.conversation.tagged import behind_summary, spoken, summary_message
 from memkit_core.conversation.tokens import message_tokens, resolve_token_counter, tokens_of
-from memkit_core.conversation.windows import fitted, repaired, shortened, whole_groups
+from memkit_core.conversation.windows import fitted, repaired, shortened, system_of, whole_groups
 from memkit_core.errors import BackendError, InvalidInputError, ScopeError, shown
 from memkit_core.inputs import checked_count
 from memkit_core.live import Live
@@ -187,7 +187,7 @@ class Summaries(Live):
         limit = self._config.summary_threshold if max_tokens is None else max_tokens
         limit = checked_count(limit, "context: max_tokens", most=_LARGEST)
         summary, saved = self._current(session)
-        system = self._store.log.system_messages(session)
+        system = system_of(self._store.log.system_messages(session))
         tail, ended = self._newest(session, -1 if summary is None else summary.position, limit, counter)
         tagged = [] if summary is None else [summary_message(summary)]
         whole = [*tagged, *repaired(tail)]
@@ -268,7 +268,9 @@ class Summaries(Live):
         self, session: Scope, summary: Summary | None, messages: Sequence[Message], count: TokenCounter
     ) -> int:
         own = [] if summary is None else [summary_message(summary)]
-        return tokens_of([*self._store.log.system_messages(session), *own, *spoken(messages)], count)
+        return tokens_of(
+            [*system_of(self._store.log.system_messages(session)), *own, *spoken(messages)], count
+        )
 
     def _taken(
         self, session: Scope, messages: Sequence[Message], limit: int, keep: int, count: TokenCounter

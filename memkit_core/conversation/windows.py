@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from memkit_core.conversation.empty import is_empty
 from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
 from memkit_core.models import Message, Role, ToolCall
 from memkit_core.ports import TokenCounter
@@ -27,7 +28,8 @@ def repaired(log: Sequence[Message]) -> list[Message]:
     """The log with every tool call answered: what can be sent to a model, the same on every read.
 
     Each result stands right behind its call, in the order they came; a call without a result is
-    answered by a placeholder (`NO_RESULT`); a result without a call is left out. Which result
+    answered by a placeholder (`NO_RESULT`); a result without a call is left out, and so is an
+    assistant message that says nothing, which some models refuse with all that follows. Which result
     belongs to a call depends on nothing before the user message that the call follows, so a window
     of whole turns is repaired as the whole log is. Nothing is trimmed, and the stored log is not
     changed.
@@ -35,7 +37,7 @@ def repaired(log: Sequence[Message]) -> list[Message]:
     answers = _answers(log)
     view: list[Message] = []
     for place, message in enumerate(log):
-        if message.role is Role.TOOL:
+        if message.role is Role.TOOL or is_empty(message):
             continue
         view.append(message)
         if message.role is Role.ASSISTANT:
@@ -146,7 +148,7 @@ def fitted(
 
     A turn is a user message with all that follows it up to the next one, so the first message
     after the system messages is the user's and no call loses its results. Without any user message
-    only system messages are returned.
+    only system messages are returned, each text of them once, see `system_of`.
 
     The newest turn is always there. With `last` it is whole, also when it alone has more messages.
     With `max_tokens` it is cut to fit, see `shortened_turn`; only the system messages, which are
@@ -158,7 +160,7 @@ def fitted(
         max_tokens: the most tokens, system messages included, None for no limit.
         count: how many tokens a text takes.
     """
-    system = [message for message in view if message.role is Role.SYSTEM]
+    system = system_of(view)
     turns: list[list[Message]] = []
     for message in view:
         if message.role is Role.USER:
@@ -177,6 +179,15 @@ def fitted(
             break
         kept.append(turn)
     return system + [message for turn in reversed(kept) for message in turn]
+
+
+def system_of(messages: Iterable[Message]) -> list[Message]:
+    """The system messages, each text once: many callers log their system prompt anew in every turn."""
+    said: dict[str, Message] = {}
+    for message in messages:
+        if message.role is Role.SYSTEM:
+            said.setdefault(message.text, message)
+    return list(said.values())
 
 
 def shortened_turn(turn: Sequence[Message], max_tokens: int, count: TokenCounter) -> list[Message]:

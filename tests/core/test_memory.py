@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -726,6 +726,32 @@ class TestLifetime:
         assert memory.flush()
         for n in range(8):
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
+
+
+@pytest.mark.parametrize("clock", [None, 5, datetime.now, lambda: 5.0, lambda: None], ids=str)
+def test_a_clock_that_tells_no_moment(tmp_path, clock):
+    """A clock must return an aware datetime; a local one without a zone, a number and nothing are refused at once."""
+    with pytest.raises(ConfigError, match="clock must"):
+        Memory.open(tmp_path / "m.db", clock=clock)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_clock_of_another_zone(tmp_path):
+    """Whatever the zone and precision of a clock, what comes back is what is stored: UTC in milliseconds."""
+    tokyo = datetime(2026, 1, 1, 9, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
+
+    def clock():
+        return tokyo
+
+    with (
+        Memory.open(tmp_path / "m.db", clock=clock) as memory,
+        Memory.open(tmp_path / "m.db", clock=clock) as other,
+    ):
+        added = memory.add("kept", scope=ALICE)
+        assert added.created_at == datetime(2026, 1, 1, 0, 0, 0, 123000, tzinfo=UTC)
+        assert added.created_at.tzinfo is UTC
+        assert other.get(added.id, scope=ALICE) == added
+        assert other.capabilities.index
 
 
 class Name(str, Enum):  # noqa: UP042 - a StrEnum has its text as str(), this has not

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memkit_core import Memory
+from memkit_core import Memory, Scope
 from memkit_core.errors import (
     BackendError,
     BackendTimeoutError,
@@ -151,6 +151,56 @@ class TestOpening:
         with pytest.raises(ConfigError, match="is a folder"):
             SQLiteStore(tmp_path)
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("put_back", [shutil.copyfile, shutil.move])
+    def test_a_backup_beside_the_log_of_another_file(self, path, put_back, start_script):
+        """A backup in the place of a file that was not closed is left as it is until the old log is gone, then whole."""
+        writer = start_script("""
+            import sys
+            from memkit_core import Config, Memory, Scope
+            alice = Scope.user("alice")
+            # Without a model nothing is written in the background.
+            memory = Memory.open("memory.db", config=Config(wal_checkpoint_bytes=100_000), embedder="none")
+            memory.add_many([f"The pet owl number {n}." for n in range(200)], scope=alice)
+            memory.transfer.backup("backup.db")
+            for batch in range(8):
+                memory.add_many([f"{'x' * 900} {batch} {n}" for n in range(25)], scope=alice)
+            memory.add("The last.", scope=alice)
+            print("ready", flush=True)
+            sys.stdin.readline()
+        """)
+        assert writer.stdout.readline() == "ready\n"
+        writer.kill()
+        writer.wait(60)
+        backup, log = path.with_name("backup.db"), path.with_name("memory.db-wal")
+        assert log.stat().st_size
+        content = backup.read_bytes()
+        put_back(backup, path)
+        with pytest.raises(SchemaError, match=r"delete memory\.db-wal"):
+            Memory.open(path, embedder="none")
+        assert path.read_bytes() == content
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        with Memory.open(path, embedder="none") as memory:
+            assert len(list(memory.list_records(scope=ALICE, limit=1000))) == 200
+            assert not memory.upkeep.verify()
+
+    def test_a_log_that_was_left_is_taken(self, path, start_script):
+        """What a killed process had committed is there, also when the file was touched since."""
+        writer = start_script("""
+            import sys
+            from memkit_core import Memory, Scope
+            memory = Memory.open("memory.db")
+            memory.add("I like tea.", scope=Scope.user("alice"))
+            print("ready", flush=True)
+            sys.stdin.readline()
+        """)
+        assert writer.stdout.readline() == "ready\n"
+        writer.kill()
+        writer.wait(60)
+        path.chmod(0o600)
+        with Memory.open(path) as memory:
+            assert [one.content for one in memory.list_records(scope=Scope.user("alice"))] == ["I like tea."]
 
     def test_a_path_that_the_system_refuses(self, tmp_path):
         """A name that is too long, also with what goes beside it, and a loop of links are no place."""

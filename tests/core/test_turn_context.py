@@ -61,6 +61,26 @@ def test_the_parts_stand_in_order(memory):
     assert (context.truncated, context.missing) == (False, frozenset())
 
 
+def test_a_system_prompt_that_is_logged_every_turn_is_told_once(memory):
+    """A system text that the session has again, or that the caller gives as well, takes its room once everywhere."""
+    for n in range(40):
+        memory.sessions.append(
+            [Message(role=Role.SYSTEM, text="Be brief."), Message(role=Role.USER, text=f"More {n}.")],
+            scope=TALK,
+        )
+    context = memory.turn_context(TALK, "tent", system="Be brief.", memories=0, episodes=0, skills=0)
+    assert context.system == "Be brief."
+    assert [message.text for message in context.system_messages] == ["Be brief."]
+    window = memory.sessions.window(scope=TALK, last=2)
+    assert [message.text for message in window] == ["Be brief.", "More 38.", "More 39."]
+    rolling = memory.summaries.context(scope=TALK)
+    assert sum(message.role is Role.SYSTEM for message in rolling.messages) == 1
+    # Forty more texts would be above it.
+    size = tokens_of(rolling.messages)
+    assert not memory.summaries.update(scope=TALK, threshold=size + 1).changed
+    assert sum(message.role is Role.SYSTEM for message in memory.sessions.for_model(scope=TALK)) == 41
+
+
 def test_the_named_scopes_alone_are_read(memory):
     """By default the session and its user, a workspace only when it is named; each memory once."""
     memory.add("The tent of the user is green.", scope=TALK)

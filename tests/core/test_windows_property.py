@@ -54,6 +54,7 @@ def check_valid(window):
         assert message.role is not Role.TOOL, "a tool result stands behind no call"
         place += 1
         if message.role is Role.ASSISTANT:
+            assert message.text.strip() or message.tool_calls or message.payload, "it says nothing"
             for call in message.tool_calls:
                 assert place < len(window), "a call has no result"
                 assert window[place].role is Role.TOOL
@@ -75,14 +76,15 @@ def content(messages):
 @given(log=LOGS, limits=LIMITS)
 @example(log=[Message(role=Role.TOOL, text="x", tool_call_id="x")], limits=(1, 1))
 def test_every_window_of_every_log_is_valid(log, limits):
-    """A window is valid whatever the log and the limit, and keeps every system message."""
+    """A window is valid whatever the log and the limit, and keeps each system text, once."""
     log = placed(log)
     last, max_tokens = limits
     view = repaired(log)
     assert repaired(log) == view
     window = fitted(view, last=last, max_tokens=max_tokens)
     check_valid(window)
-    system = [message for message in log if message.role is Role.SYSTEM]
+    said = [message for message in log if message.role is Role.SYSTEM]
+    system = [m for n, m in enumerate(said) if m.text not in [one.text for one in said[:n]]]
     assert window[: len(system)] == system
     assert all(message.role is not Role.SYSTEM for message in window[len(system) :])
     assert not any(message.role is Role.USER for message in log) or len(window) > len(system)
@@ -97,7 +99,7 @@ def _answered(text, calls):
 
 
 STEPS = st.one_of(
-    st.builds(lambda text: [Message(role=Role.ASSISTANT, text=text)], TEXTS),
+    st.builds(lambda text: [Message(role=Role.ASSISTANT, text=text)], TEXTS.filter(str.strip)),
     st.builds(_answered, TEXTS, st.lists(CALLS, min_size=1, max_size=3, unique_by=lambda call: call.id)),
 )
 TURNS = st.builds(

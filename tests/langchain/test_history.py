@@ -8,6 +8,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    FunctionMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -99,9 +100,32 @@ def test_an_empty_batch_does_nothing(history, memory):
 def test_unusual_content_is_stored_as_it_is(history, message):
     """B23: lists of text, images alone, empty and blank content are kept and crash nothing."""
     history.add_messages([message])
-    [loaded] = history.messages
+    [loaded] = history.raw_messages
     assert loaded.content == message.content
-    assert texts(history.messages) == [message.text]
+    assert texts(history.raw_messages) == [message.text]
+
+
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        (AIMessage(""), False),
+        (AIMessage([]), False),
+        (AIMessage([{"type": "text", "text": " "}, ""]), False),
+        (AIMessage([{"type": "thinking", "thinking": "hm", "signature": "s"}]), False),
+        (AIMessage("", additional_kwargs={"reasoning_content": "hm", "refusal": None}), False),
+        (AIMessage("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}), True),
+        (AIMessage("", additional_kwargs={"audio": {"id": "a"}}), True),
+        (AIMessage([{"type": "image", "base64": "AAAA"}]), True),
+        (AIMessage([{"type": "x-lab", "n": 1}]), True),
+        (FunctionMessage("", name="f"), True),
+    ],
+)
+def test_an_answer_that_holds_nothing_is_not_sent(history, message, sent):
+    """A model refuses every later turn of a history with an answer without content: it stays in the log alone."""
+    history.add_messages([HumanMessage("hi"), message, HumanMessage("still there?")])
+    assert len(history.raw_messages) == 3
+    assert len(history.messages) == 2 + sent
+    assert len(history.turn_messages("?")) == 2 + sent
 
 
 def test_messages_without_text_are_not_searchable(history, memory):

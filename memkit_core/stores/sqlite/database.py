@@ -26,7 +26,7 @@ from pathlib import Path
 
 from memkit_core.errors import BackendTimeoutError, BackendUnavailableError, ClosedError
 from memkit_core.locks import ProcessLock, ThreadLock
-from memkit_core.stores.sqlite.looking import look
+from memkit_core.stores.sqlite.looking import check_log, look
 from memkit_core.stores.sqlite.places import check_place, check_sqlite_version, inode, log_of
 from memkit_core.stores.sqlite.schema import version
 from memkit_core.stores.sqlite.translating import translated
@@ -57,6 +57,7 @@ class Database:
         """Open or create `path`; `prepare` is run on every new connection."""
         check_sqlite_version(sqlite3.sqlite_version_info)
         check_place(path)
+        check_log(path)
         if not path.with_name(path.name + ".lock").exists():
             # Before anything is made beside it: another program's file is refused and left as it was.
             look(path)

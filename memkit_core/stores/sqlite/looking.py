@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from memkit_core.errors import SchemaError
 from memkit_core.ports import VectorSpace
 from memkit_core.stores.sqlite.places import log_of
 from memkit_core.stores.sqlite.schema import version
@@ -32,6 +33,38 @@ def look(path: Path) -> Found | None:
             "SELECT model, revision, dimension FROM vector_spaces WHERE in_use = 1"
         ).fetchone()
     return Found(None if row is None else VectorSpace(model=row[0], revision=row[1], dimension=row[2]))
+
+
+def check_log(path: Path) -> None:
+    """Refuse a file that stands beside the write-ahead log of another one; nothing is changed.
+
+    A backup that is put in the place of a file that was not closed gets there. SQLite would take the
+    old log for its own and write it into the backup.
+
+    Raises:
+        SchemaError: the two make no whole file.
+    """
+    try:
+        file, log = path.stat(), log_of(path).stat()
+    except FileNotFoundError:
+        return
+    # But for a checkpoint that was cut off, who changes the file changes its log behind it.
+    if not log.st_size or file.st_ctime_ns <= log.st_mtime_ns:
+        return
+    try:
+        with reading(path) as connection:
+            whole = connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return
+        whole = False
+    if not whole:
+        raise SchemaError(
+            f"{path.name} and the write-ahead log beside it make no whole file; if {path.name} was put there since, "
+            f"such as a backup, delete {path.name}-wal and {path.name}-shm",
+            backend="sqlite",
+            operation="open",
+        )
 
 
 @contextlib.contextmanager
