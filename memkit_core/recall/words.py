@@ -15,7 +15,7 @@ from memkit_core.ports import Matrix
 from memkit_core.text.tokenizer import content_words, word_term
 
 MOST_WORDS = 32_768
-"""Words that are kept, half a kilobyte each with 128 dimensions; those met later are unknown."""
+"""Words that are kept, half a kilobyte each with 128 dimensions; a table that is full is begun anew."""
 _SHORTEST = 3
 """Letters a word needs: shorter ones are mostly what is left of others."""
 _UNKNOWN = -1
@@ -39,18 +39,17 @@ class Words:
 
     def __init__(self, built_in: WordModel) -> None:
         """Nothing is loaded before a word is compared."""
-        self._built_in = WordTable(built_in.embed_words)
-        self._own: tuple[WordModel, WordTable] | None = None
+        self._built_in = built_in
+        self._present: tuple[WordModel, WordTable] | None = None
 
     def table(self, model: WordModel) -> WordTable:
-        """The words that were met so far, where `model` embeds texts."""
-        if not model.compares_words:
-            return self._built_in
-        own = self._own
-        if own is None or own[0] is not model:
+        """The words that were met so far, where `model` embeds texts; for one recall."""
+        by = model if model.compares_words else self._built_in
+        present = self._present
+        if present is None or present[0] is not by or present[1].full:
             # Two threads may each make one: the later stays, and nothing but time is lost.
-            own = self._own = model, WordTable(model.embed_words)
-        return own[1]
+            present = self._present = by, WordTable(by.embed_words)
+        return present[1]
 
 
 class WordTable:
@@ -69,6 +68,11 @@ class WordTable:
         # Longer than the words, so that a new one need not move all.
         self._vectors: Matrix = np.zeros((0, 0), np.float32)
         self._texts = _RecentTexts()
+
+    @property
+    def full(self) -> bool:
+        """Whether new words are unknown, because no more are kept."""
+        return len(self._numbers) >= self._most
 
     def term(self, number: int) -> str:
         """The term of `keyword_terms` for the word of a number."""

@@ -728,7 +728,11 @@ class TestLifetime:
             assert memory.recall(f"thread {n} fact 24", scope=ALICE, top_k=1)[0].signals.similarity > 0.9
 
 
-@pytest.mark.parametrize("clock", [None, 5, datetime.now, lambda: 5.0, lambda: None], ids=str)
+@pytest.mark.parametrize(
+    "clock",
+    [None, 5, datetime.now, lambda: 5.0, lambda: None],
+    ids=["None", "number", "naive", "seconds", "nothing"],
+)
 def test_a_clock_that_tells_no_moment(tmp_path, clock):
     """A clock must return an aware datetime; a local one without a zone, a number and nothing are refused at once."""
     with pytest.raises(ConfigError, match="clock must"):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from memkit_core import Memory, Ranking, Scope
 from memkit_core.embedders.checked import CheckedEmbedder
+from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import ModelError
 from memkit_core.recall.ranking import bm25, counts_of_related
 from memkit_core.recall.related import relatedness
-from memkit_core.recall.words import WordTable
+from memkit_core.recall.words import Words, WordTable
 from memkit_core.text.tokenizer import content_words, keyword_terms, word_term
 
 if TYPE_CHECKING:
@@ -113,6 +114,22 @@ class TestWords:
         """Beyond the most words that are kept new ones are unknown, and the old ones stay."""
         table = WordTable(vectors, most=2)
         assert [len(one) // 4 for one in table.numbers(["dog puppy", "hound", "puppy tax"])] == [2, 0, 1]
+        assert table.full
+
+    def test_a_full_table_is_begun_anew(self) -> None:
+        """The recall after the one that filled the table knows new words, by the model in use."""
+        words = Words(CheckedEmbedder(WordLlamaEmbedder()))
+        model = CheckedEmbedder(WordLlamaEmbedder())
+        table = words.table(model)
+        assert words.table(model) is table
+        letters = "abcdefghijklmnopqrst"
+        table.numbers(
+            [" ".join(a + b + c + d for b in letters for c in letters for d in letters) for a in letters]
+        )
+        assert table.full
+        assert table.numbers(["marmalade"]) == [b""]
+        assert words.table(model) is not table
+        assert words.table(model).numbers(["marmalade"]) != [b""]
 
     def test_vectors_of_another_length(self) -> None:
         """A model that changes the length of its vectors is told of, and the words before keep theirs."""
