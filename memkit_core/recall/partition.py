@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from memkit_core.recall.query import RecallQuery
     from memkit_core.recall.ranking import Bools, Floats, Ints
 
+_text = attrgetter("text")
 _NEVER = np.iinfo(np.int64).max
 _STATUSES = {status.value: place for place, status in enumerate(Status)}
 _TYPES = {kind.value: place for place, kind in enumerate(RecordType)}
@@ -219,7 +221,7 @@ class PartitionCopy:
             keyword=np.where(by_words, keyword, 0.0)[chosen],
             cosine=np.where(by_vector, np.nan if cosine is None else cosine, np.nan)[chosen],
             counts=self._counts(terms, chosen) if query.counted else None,
-            words=None if query.words is None else query.words.numbers([one.text for one in candidates]),
+            words=None if query.words is None else query.words.numbers(list(map(_text, candidates))),
             compared=None if cosine is None else cosine[chosen],
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,14 @@ _MOST_READ = 4 * _MOST_ASKED
 _LEAST = 0.3
 """The cosine from which words are related: of the words of five LoCoMo conversations one pair in 270 is above."""
 _NUMBER = np.dtype(np.int32)
+
+
+class _Near(NamedTuple):
+    """Pairs of a term and a related word, by term, `(p,)` each: the term's column, the word, and their cosine."""
+
+    term: NDArray[np.intp]
+    number: NDArray[np.intp]
+    cosine: Floats
 
 
 def relatedness(
@@ -46,25 +54,15 @@ def relatedness(
     if not asked or not len(numbers):
         return found
     row_of = np.repeat(np.arange(len(words)), np.fromiter(map(len, words), np.int64) // _NUMBER.itemsize)
-    met = np.zeros(numbers.max() + 1, bool)
-    met[numbers[led[row_of]]] = True
-    present = np.flatnonzero(met)
-    # No product of matrices: for one BLAS wakes threads of its own, see `indexes.checks.dots`.
-    cosines = np.einsum("ij,kj->ki", table.vectors(present), table.vectors(np.array(list(asked.values()))))
-    near = [_nearest(one, present, table, frozenset(terms)) for one in cosines]
-    chosen = list(dict.fromkeys(place for places in near for place in places))
-    column_of = np.full(len(met), -1)
-    column_of[present[chosen]] = np.arange(len(chosen))
-    columns = column_of[numbers]
-    has = np.zeros((len(words), len(chosen)))
-    has[row_of[columns >= 0], columns[columns >= 0]] = 1
+    near = _nearest(asked, numbers[led[row_of]], table, frozenset(terms))
+    if not len(near.term):
+        return found
+    has = _has(near.number, numbers, row_of, len(words))
     rarity = bm25_idf(has.sum(axis=0), len(words))
     idf = bm25_idf(np.count_nonzero(counts, axis=0), len(words))
-    for term, places, cosine in zip(asked, near, cosines, strict=True):
-        if places:
-            these = column_of[present[places]]
-            weights = cosine[places] ** 2 * np.minimum(rarity[these] / idf[term], 1)
-            found[:, term] = (has[:, these] * weights).max(axis=1)
+    weights = near.cosine**2 * np.minimum(rarity / idf[near.term], 1)
+    starts = np.flatnonzero(np.diff(near.term, prepend=-1))
+    found[:, near.term[starts]] = np.maximum.reduceat(has * weights, starts, axis=1)
     found[counts > 0] = 0
     return found
 
@@ -77,14 +75,34 @@ def _asked(query: str, terms: Sequence[str], table: WordTable) -> dict[int, int]
 
 
 def _nearest(
-    cosines: NDArray[np.float32], present: NDArray[np.intp], table: WordTable, others: frozenset[str]
-) -> list[int]:
-    """The places in `present` of the few words nearest to one; none that stands for one of the terms `others`."""
-    near = np.flatnonzero(cosines >= _LEAST)
+    asked: Mapping[int, int], numbers: NDArray[np.int32], table: WordTable, others: frozenset[str]
+) -> _Near:
+    """Of the words `numbers` the few nearest to each that is `asked`; none that stands for one of the terms `others`."""
+    met = np.zeros(numbers.max(initial=-1) + 1, bool)
+    met[numbers] = True
+    present = np.flatnonzero(met)
+    # No product of matrices: for one BLAS wakes threads of its own, see `indexes.checks.dots`.
+    cosines = np.einsum("ij,kj->ik", table.vectors(np.array(list(asked.values()))), table.vectors(present))
+    which, place = np.nonzero(cosines >= _LEAST)
+    best_first = np.lexsort((-cosines[which, place], which))
+    which, number = which[best_first], present[place[best_first]]
     taken: list[int] = []
-    for place in near[np.argsort(-cosines[near], kind="stable")].tolist():
-        if table.term(present[place]) not in others:
-            taken.append(place)
-            if len(taken) == _FOR_EACH:
-                break
-    return taken
+    left = dict.fromkeys(range(len(asked)), _FOR_EACH)
+    for pair, (asking, word) in enumerate(zip(which.tolist(), number.tolist(), strict=True)):
+        if left[asking] and table.term(word) not in others:
+            left[asking] -= 1
+            taken.append(pair)
+    terms = np.array(list(asked))
+    cosine = cosines[which[taken], place[best_first][taken]].astype(np.float64)
+    return _Near(terms[which[taken]], number[taken], cosine)
+
+
+def _has(wanted: NDArray[np.intp], numbers: NDArray[np.int32], row_of: NDArray[np.intp], rows: int) -> Floats:
+    """Which rows have which of the `wanted` words, `(rows, w)`: 1 or 0; row `row_of[i]` has the word `numbers[i]`."""
+    distinct, column = np.unique(wanted, return_inverse=True)
+    column_of = np.full(numbers.max() + 1, -1)
+    column_of[distinct] = np.arange(len(distinct))
+    columns = column_of[numbers]
+    has = np.zeros((rows, len(distinct)))
+    has[row_of[columns >= 0], columns[columns >= 0]] = 1
+    return has[:, column]

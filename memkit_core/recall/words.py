@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +90,12 @@ class WordTable:
         """
         with self._mutex:
             found = self._texts.get(texts)
-            new = dict.fromkeys(text for text, one in zip(texts, found, strict=True) if one is None)
-            cut = self._cut(new) if new else {}
-            return [cut[text] if one is None else one for text, one in zip(texts, found, strict=True)]
+            if None in found:
+                cut = self._cut(
+                    dict.fromkeys(text for text, one in zip(texts, found, strict=True) if one is None)
+                )
+                found = [cut[text] if one is None else one for text, one in zip(texts, found, strict=True)]
+        return cast("list[bytes]", found)
 
     def of_query(self, query: str, *, most: int) -> list[int]:
         """The numbers of the first `most` distinct words of a query, in their order, as far as they are known.
@@ -155,7 +158,7 @@ class _RecentTexts:
         self._room = _RECENT_CHARACTERS
 
     def get(self, texts: Sequence[str]) -> list[bytes | None]:
-        found = [self._young.get(text) for text in texts]
+        found = list(map(self._young.get, texts))
         if self._old and None in found:
             again = {text: self._old[text] for text in texts if text in self._old and text not in self._young}
             self.put(again)
