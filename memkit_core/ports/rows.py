@@ -10,7 +10,7 @@ from uuid import UUID
 from memkit_core.scope import Scope
 
 CANDIDATE_TEXT = 1024
-"""Characters of a row's content that ranking may read."""
+"""Characters of a turn that ranking may read."""
 
 
 class Candidate(NamedTuple):
@@ -24,11 +24,11 @@ class Candidate(NamedTuple):
         length: how many terms its text has.
         importance: in [0, 1].
         since: milliseconds; `valid_from`, else `occurred_at` of a turn, else `created_at`.
-        text: the first `CANDIDATE_TEXT` characters of its content.
         session: a number that names the turn's session, -1 for what is no turn.
         position: place of the turn in its session, -1 for what is no turn.
         speaker, role: who said it, for a turn.
         ending: the last characters of the text of a turn.
+        text: the first `CANDIDATE_TEXT` characters of the text of a turn.
     """
 
     point: bytes
@@ -36,12 +36,12 @@ class Candidate(NamedTuple):
     length: int
     importance: float
     since: int
-    text: str = ""
     session: int = -1
     position: int = -1
     speaker: str | None = None
     role: str | None = None
     ending: str = ""
+    text: str = ""
 
     @property
     def point_id(self) -> UUID:

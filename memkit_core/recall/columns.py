@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +70,3 @@ class Chosen(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         """The element of that number, counted from 0."""
         return self._elements[self._places[index]]
-
-    def __iter__(self) -> Iterator[Any]:
-        """All of them, in their order."""
-        return map(self._elements.__getitem__, self._places.tolist())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from memkit_core.recall.query import RecallQuery
     from memkit_core.recall.ranking import Bools, Floats, Ints
 
-_text = attrgetter("text")
 _NEVER = np.iinfo(np.int64).max
 _STATUSES = {status.value: place for place, status in enumerate(Status)}
 _TYPES = {kind.value: place for place, kind in enumerate(RecordType)}
@@ -90,6 +88,8 @@ class PartitionCopy:
         self._terms: dict[str, _Term] = {}
         self._postings = 0
         self._turns: tuple[Ints, NDArray[np.intp]] | None = None
+        self._by_status: dict[tuple[str, ...], Bools] = {}
+        self._expires = self._waiting = False
 
     @property
     def rows(self) -> int:
@@ -103,7 +103,7 @@ class PartitionCopy:
 
     def comparable(self, space: VectorSpace | None) -> bool:
         """Whether every row has been embedded, and in `space`; None when there is nothing to compare with."""
-        if (self._columns["vector"] == _WAITING).any():
+        if self._waiting:
             return False
         return space is None or (self._mark is not None and self._mark.space == space)
 
@@ -123,7 +123,7 @@ class PartitionCopy:
 
     def _apply(self, changes: PartitionChanges, rows: list[PartitionRow]) -> None:
         before, self._mark = self._mark, None  # Whatever fails from here on: all is read anew.
-        self._terms, self._postings, self._turns = {}, 0, None
+        self._terms, self._postings, self._turns, self._by_status = {}, 0, None, {}
         self._documents, self._total = changes.documents, changes.terms
         if before is None or before[::2] != changes.mark[::2]:
             dimension = 0 if changes.mark.space is None else changes.mark.space.dimension
@@ -137,6 +137,9 @@ class PartitionCopy:
             place = int(np.searchsorted(self._columns["row"], row.candidate.row))
             self._put(place, [row])
         self._append(rows[known:])
+        # What every question would else look for in all rows.
+        self._expires = bool((self._columns["expires"] != _NEVER).any())
+        self._waiting = bool((self._columns["vector"] == _WAITING).any())
         self._mark = changes.mark
 
     def _remove(self, present: Ints) -> None:
@@ -212,24 +215,23 @@ class PartitionCopy:
             among[self._neighbours(np.flatnonzero(among), radius)] = True
             among &= shown
         chosen = np.flatnonzero(among)
-        candidates = Chosen(self._candidates, chosen)
         return Found(
             target=target,
-            candidates=candidates,
+            candidates=Chosen(self._candidates, chosen),
             columns=self._columns[chosen],
             speakers=tuple(self._speakers),
             keyword=np.where(by_words, keyword, 0.0)[chosen],
             cosine=np.where(by_vector, np.nan if cosine is None else cosine, np.nan)[chosen],
             counts=self._counts(terms, chosen) if query.counted else None,
-            words=None if query.words is None else query.words.numbers(list(map(_text, candidates))),
             compared=None if cosine is None else cosine[chosen],
         )
 
     def _shown(self, query: RecallQuery, target: Target) -> Bools:
         """Which rows are the target's, have not expired, and have a status and type that is asked for."""
         columns = self._columns
-        shown: Bools = columns["expires"] > to_ms(query.now)
-        shown &= _chosen(_STATUSES, query.statuses)[columns["status"]]
+        shown = self._of_status(query.statuses).copy()
+        if self._expires:
+            shown &= columns["expires"] > to_ms(query.now)
         if query.as_of is not None:
             at = to_ms(query.as_of)
             shown &= (columns["from"] <= at) & (columns["until"] > at)
@@ -238,6 +240,13 @@ class PartitionCopy:
         if target.narrowed:
             shown &= columns["scope"] == self._scopes.get(target.scope.digest, -1)
         return shown
+
+    def _of_status(self, statuses: Sequence[str]) -> Bools:
+        """Which rows have one of the statuses; nearly every question asks for the same."""
+        key = tuple(statuses)
+        if key not in self._by_status:
+            self._by_status[key] = _chosen(_STATUSES, statuses)[self._columns["status"]]
+        return self._by_status[key]
 
     def _keyword(self, terms: Sequence[str]) -> Floats:
         scores = np.zeros(self.rows)

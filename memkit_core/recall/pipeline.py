@@ -108,7 +108,7 @@ class Recall:
     def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
         vector, space, ranking = self._embedded(query, model, missing)
-        if ranking.related > 0 and ranking.keyword > 0:
+        if ranking.related > 0 and ranking.keyword > 0 and query.counted:
             query = dataclasses.replace(query, words=self._copies.words.table(model))
         try:
             found, pool = self._candidates(query, vector, space, missing)
@@ -263,7 +263,7 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
         return np.concatenate([one.columns[name] for one in found])
 
     given = [one.counts for one in found if one.counts is not None]
-    # Only what surrounds a turn is counted, and what has related words.
+    # Only what surrounds a turn is counted.
     counts = np.concatenate(given) if given else np.zeros((sum(len(one.columns) for one in found), 0))
     session, since = column("session"), column("since")
     totals = column("length").astype(np.float64)
@@ -286,11 +286,20 @@ def _pool(query: RecallQuery, found: Sequence[Found]) -> Pool:
 
 
 def _related(query: RecallQuery, counts: Floats, found: Sequence[Found]) -> Floats:
-    if query.words is None:
+    """See `relatedness`; only turns that a leg found have related words."""
+    rows: list[int] = []
+    texts: list[str] = []
+    before = 0
+    for one in found:
+        if one.target.space == MESSAGES:
+            led = np.flatnonzero((one.keyword > 0) | ~np.isnan(one.cosine)).tolist()
+            rows += [before + row for row in led]
+            texts += [one.candidates[row].text for row in led]
+        before += len(one.candidates)
+    if query.words is None or not texts:
         return np.zeros_like(counts)
-    words = [words for one in found for words in one.words or ()]
-    led = np.concatenate([(one.keyword > 0) | ~np.isnan(one.cosine) for one in found])
-    return relatedness(query.text, query_terms(query.text), counts, words, led, query.words)
+    words = query.words.numbers(texts)
+    return relatedness(query.text, query_terms(query.text), counts, np.array(rows), words, query.words)
 
 
 def _echoes(text: str, session: Ints, counts: Floats, totals: Floats) -> Bools:

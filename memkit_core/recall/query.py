@@ -56,7 +56,7 @@ class RecallQuery:
     finish: Finish | None = None
     """What is done with the ranked hits; None for nothing."""
     words: WordTable | None = None
-    """By what words are compared; None where they are not."""
+    """By what the words of turns are compared; None where they are not."""
 
     @property
     def condition(self) -> Filter:
@@ -89,8 +89,8 @@ class RecallQuery:
 
     @property
     def counted(self) -> bool:
-        """Whether term counts are needed: they score what surrounds a turn, and tell whose words are related."""
-        return self.words is not None or any(target.space == MESSAGES for target in self.targets)
+        """Whether term counts are needed: of turns, they score what surrounds them, and tell whose words are related."""
+        return any(target.space == MESSAGES for target in self.targets)
 
     def radius(self, target: Target) -> int:
         """How many turns before and after one that was found are candidates too."""
@@ -109,7 +109,6 @@ class Found:
         keyword: `(n,)` BM25, 0 for what the keyword leg did not bring.
         cosine: `(n,)`, NaN for what the dense leg did not bring.
         counts: `(n, t)` how often each of the `t` terms of the query is in each; None unless asked for.
-        words: `(n,)` which words each has, see `WordTable.numbers`; None unless asked for.
         compared: `(n,)` the cosine of each, NaN without a vector; None where it was not computed.
     """
 
@@ -120,7 +119,6 @@ class Found:
     keyword: Floats
     cosine: Floats
     counts: Floats | None = None
-    words: Sequence[bytes] | None = None
     compared: Floats | None = None
 
     @classmethod
@@ -136,6 +134,5 @@ class Found:
             keyword=none,
             cosine=none,
             counts=counts,
-            words=(),
             compared=none,
         )

@@ -42,8 +42,8 @@ class Pool:
     Attributes:
         keyword: `(n,)` raw BM25, 0 for a record that is not in the keyword leg.
         cosine: `(n,)` cosine, NaN for a record that is not in the dense leg.
-        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`. Only what
-            surrounds a turn and `related` are scored by them, so without either `t` may be 0.
+        counts: `(n, t)` how often each query term occurs in each record, see `KeywordIndex.counts`;
+            only what surrounds a turn is scored by them, so without turns `t` may be 0.
         related: `(n, t)` in [0, 1], see `memkit_core.recall.related.relatedness`; 0 where no words are compared.
         totals: `(n,)` number of terms of each record.
         session: `(n,)` any number naming the session, -1 for a record outside any.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memkit_core.ports import Candidate, RecordStore, Vector, VectorSpace
     from memkit_core.recall.query import RecallQuery
 
-_row, _text = attrgetter("row"), attrgetter("text")
+_row = attrgetter("row")
 
 
 class StoredLegs:
@@ -78,7 +78,6 @@ class StoredLegs:
             keyword=np.array([keyword.get(one.point, 0.0) for one in candidates]),
             cosine=np.array([cosine.get(one.point, math.nan) for one in candidates]),
             counts=self._store.keywords.counts(target, query.text, candidates) if query.counted else None,
-            words=None if query.words is None else query.words.numbers(list(map(_text, candidates))),
         )
 
     def _nearest(

@@ -186,7 +186,7 @@ class CandidatesContract(ContractGuard):
     """What ranking reads of a row."""
 
     def test_what_a_candidate_tells(self, store: RecordStore) -> None:
-        """A candidate tells length in terms, importance, since when, how it begins, and the place of a turn."""
+        """A candidate tells length in terms, importance, since when, and the place and text of a turn."""
         memory = record(ALICE, "m", "green tea", importance=0.3, occurred_at=NOW, valid_from=later(days=-1))
         store.records.put(ALICE, [memory])
         said = message("t", "Do you like tea?", role=Role.ASSISTANT, speaker="Bo", created_at=later(days=-2))
@@ -195,17 +195,20 @@ class CandidatesContract(ContractGuard):
             Target(scope=ALICE), [memory.point_id], radius=0, where=None, now=NOW
         )
         assert (plain.length, plain.importance, plain.since) == (2, 0.3, to_ms(later(days=-1)))
-        assert plain.text == "green tea"
         assert (plain.session, plain.position, plain.speaker, plain.role) == (-1, -1, None, None)
         point = record(TALK, "t", space=MESSAGES).point_id
         (turn,) = store.records.candidates(turns(ALICE), [point], radius=0, where=None, now=NOW)
         assert turn.session >= 0
         assert (turn.position, turn.speaker, turn.role) == (1, "Bo", "assistant")
         assert (turn.since, turn.text, turn.ending) == (to_ms(later(days=-2)), said.text, "Do you like tea?")
-        long = record(ALICE, "l", "a€" * CANDIDATE_TEXT)
-        store.records.put(ALICE, [long])
-        (cut,) = store.records.candidates(Target(scope=ALICE), [long.point_id], radius=0, where=None, now=NOW)
-        assert cut.text == long.content[:CANDIDATE_TEXT]
+
+    def test_how_a_turn_begins(self, store: RecordStore) -> None:
+        """Of a long turn a candidate tells the first characters, whole ones."""
+        text = "a\u20ac" * CANDIDATE_TEXT
+        append(store, TALK, [message("t", text)])
+        point = record(TALK, "t", space=MESSAGES).point_id
+        (turn,) = store.records.candidates(turns(ALICE), [point], radius=0, where=None, now=NOW)
+        assert turn.text == text[:CANDIDATE_TEXT]
 
     def test_neighbours_join(self, store: RecordStore) -> None:
         """With a radius the turns at most so far away in the same session join, each once."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memkit_core import Memory, Ranking, Scope
+from memkit_core import Memory, Message, Ranking, RecallResult, Role, Scope
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import ModelError
@@ -38,13 +38,14 @@ def vectors(words: Sequence[str]) -> np.ndarray:
     return np.array([VECTORS.get(word, (0.0, 0.0, 0.0)) for word in words], np.float32)
 
 
-def related(query: str, texts: list[str], *, led: list[bool] | None = None) -> np.ndarray:
-    """`relatedness` of texts to a query, as a pipeline calls it."""
+def related(query: str, texts: list[str], *, rows: list[int] | None = None) -> np.ndarray:
+    """`relatedness` to a query of texts, of which those of `rows` were found, as a pipeline calls it."""
     table = WordTable(vectors)
     terms = list(dict.fromkeys(keyword_terms(query)))
     counts = np.array([[keyword_terms(text).count(term) for term in terms] for text in texts], float)
-    chosen = np.array([True] * len(texts) if led is None else led)
-    return relatedness(query, terms, counts, table.numbers(texts), chosen, table)
+    found = np.arange(len(texts)) if rows is None else np.array(rows)
+    words = table.numbers([texts[row] for row in found])
+    return relatedness(query, terms, counts, found, words, table)
 
 
 def test_the_square_of_the_cosine() -> None:
@@ -72,10 +73,10 @@ def test_a_common_word_says_less() -> None:
     assert 0 < common < rare / 5
 
 
-def test_only_words_of_rows_that_a_leg_found() -> None:
-    """What stands beside a row that was found has related words only if such a row has them."""
-    assert not related("dog", ["tax", "puppy"], led=[True, False]).any()
-    assert related("dog", ["tax puppy", "puppy"], led=[True, False])[:, 0].all()
+def test_only_rows_that_were_found() -> None:
+    """Other rows of the pool have nothing, whatever they say."""
+    first, second, third = related("dog", ["puppy", "tax", "puppy", "dog"], rows=[1, 2, 3])[:3, 0]
+    assert first == second == 0 < third
 
 
 @given(
@@ -163,38 +164,55 @@ class TestWords:
         assert content_words("The CAFÉ at POL-358 isn't 42 开会 of Zoë's") == ["cafe", "pol", "zoe"]
 
 
+def tell(memory: Memory, *texts: str) -> None:
+    """Append each text as the only turn of a session of its own."""
+    for number, text in enumerate(texts):
+        said = Message(role=Role.USER, speaker="Ann", text=text)
+        memory.sessions.append([said], scope=Scope.session(f"s{number}", user="alice"))
+
+
+def ask(memory: Memory, query: str, **options: Any) -> RecallResult:
+    """Recall the turns of all sessions."""
+    return memory.recall(query, scope=ALICE, include_messages=True, **options)
+
+
 class TestRecall:
     """Recall with the built-in model."""
 
     def test_a_related_word_decides(self, memory: Memory) -> None:
-        """Of two memories that share one word with a query the one with a related word is first, and says so."""
-        for text in (
-            "We adopted a puppy in spring",
-            "We adopted a budget in spring",
-            "The car needs new tyres",
-        ):
-            memory.add(text, scope=ALICE)
+        """Of two turns that share one word with a query the one with a related word is first, and says so."""
+        tell(
+            memory, "We adopted a puppy in spring", "We adopted a budget in spring", "The car needs new tyres"
+        )
         words_only = Ranking(dense=0.0, newer=0.0, importance=0.0, recency=0.0)
-        first, second = memory.recall("Which dog was adopted?", scope=ALICE, ranking=words_only)
+        first, second = ask(memory, "Which dog was adopted?", ranking=words_only)
         assert "puppy" in first.record.content
         assert first.score > second.score
         assert first.signals.lifts["related"] > 0
         assert "related" in first.why
         plain = Ranking(dense=0.0, newer=0.0, importance=0.0, recency=0.0, related=0.0)
-        equal = memory.recall("Which dog was adopted?", scope=ALICE, ranking=plain)
+        equal = ask(memory, "Which dog was adopted?", ranking=plain)
         assert equal[0].score == equal[1].score
         assert not any("related" in hit.signals.lifts for hit in equal)
 
+    def test_only_turns(self, memory: Memory) -> None:
+        """A memory is no turn: it is found by its own words, alone and beside turns."""
+        tell(memory, "We adopted a puppy in spring")
+        memory.add("Alice adopted a puppy", scope=ALICE)
+        for hit in (
+            *ask(memory, "Which dog was adopted?"),
+            *memory.recall("Which dog was adopted?", scope=ALICE),
+        ):
+            assert ("related" in hit.signals.lifts) == (hit.record.speaker is not None)
+
     def test_copy_and_store_agree(self, memory: Memory) -> None:
         """A recall that reads the store gives the same scores as one from memory."""
-        texts = [
-            f"{word} number {n}" for n, word in enumerate(("puppy", "tax", "hound", "kitten", "loan") * 4)
-        ]
-        memory.add_many(texts, scope=ALICE)
+        tell(memory, *(f"{word} number {n}" for n, word in enumerate(("puppy", "tax", "hound", "loan") * 4)))
         memory.flush()
-        stored = memory.recall("dog number", scope=ALICE, filters={"importance": {"gte": 0}})
+        stored = ask(memory, "dog number", filters={"importance": {"gte": 0}})
         for _ in range(3):
-            copied = memory.recall("dog number", scope=ALICE)
+            copied = ask(memory, "dog number")
+        assert any("related" in hit.signals.lifts for hit in stored)
         assert [(hit.record.id, pytest.approx(hit.score)) for hit in copied] == [
             (hit.record.id, hit.score) for hit in stored
         ]
@@ -215,8 +233,9 @@ class TestRecall:
                 raise ValueError("no words today")
 
         with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
-            memory.add("We adopted a puppy", scope=ALICE)
-            answer = memory.recall("adopted dog", scope=ALICE)
+            tell(memory, "We adopted a puppy")
+            memory.flush()
+            answer = ask(memory, "adopted dog")
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
         assert answer.missing == {"keyword"}
 
@@ -234,8 +253,9 @@ class TestRecall:
 
         monkeypatch.setattr("memkit_core.embedders.wordllama.importlib.util.find_spec", lambda _: None)
         with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
-            memory.add("We adopted a puppy", scope=ALICE)
-            answer = memory.recall("adopted dog", scope=ALICE)
+            tell(memory, "We adopted a puppy")
+            memory.flush()
+            answer = ask(memory, "adopted dog")
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
         assert answer.missing == {"keyword"}
 
@@ -245,14 +265,12 @@ class TestRecall:
         query = " ".join(
             f"{a}{b}{c}{d}" for a in "bcdfg" for b in "aeiou" for c in "lmnprstvwxz" for d in "aeiou"
         )
-        found = relatedness(
-            query, ["dog"], np.zeros((1, 1)), table.numbers(["puppy"]), np.array([True]), table
-        )
+        found = relatedness(query, ["dog"], np.zeros((1, 1)), np.array([0]), table.numbers(["puppy"]), table)
         assert found.shape == (1, 1)
         assert all(table.numbers(["hound"]))
 
     def test_more_words_than_are_compared(self, memory: Memory) -> None:
         """A query of thousands of words is answered."""
-        memory.add("We adopted a puppy", scope=ALICE)
+        tell(memory, "We adopted a puppy")
         query = " ".join(f"{a}{b}{c}ing" for a in "bcdfg" for b in "aeiou" for c in "lmnprstvwxz") + " puppy"
-        assert len(memory.recall(query * 8, scope=ALICE)) == 1
+        assert len(ask(memory, query * 8)) == 1

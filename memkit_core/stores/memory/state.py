@@ -379,12 +379,12 @@ class State:
             length=row.terms.total(),
             importance=record.importance,
             since=to_ms(record.valid_from or record.occurred_at or record.created_at),
-            text=record.content[:CANDIDATE_TEXT],
             session=self._session_number(record.scope) if turn else -1,
             position=-1 if row.position is None else row.position,
             speaker=record.speaker,
             role=role if isinstance(role, str) else None,
             ending=record.content[-16:] if record.space == MESSAGES else "",
+            text=record.content[:CANDIDATE_TEXT] if record.space == MESSAGES else "",
         )
 
     def _session_number(self, session: Scope) -> int:

@@ -33,12 +33,11 @@ INSERT_CHANGE = "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 """What writes `change_values`."""
 
 _SELECT_CANDIDATE = (
-    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at), "
-    f"substr(r.content, 1, {CANDIDATE_TEXT})"
+    "r.point_id, r.seq, r.terms, r.importance, COALESCE(r.valid_from, r.occurred_at, r.created_at)"
 )
 _SELECT_TURN = (
     f"{_SELECT_CANDIDATE}, iif(r.position IS NULL, -1, r.scope_id), COALESCE(r.position, -1), "
-    "r.speaker, r.role, substr(r.content, -16)"
+    f"r.speaker, r.role, substr(r.content, -16), substr(r.content, 1, {CANDIDATE_TEXT})"
 )
 # A look-up here takes a tenth of the time that calling the class takes.
 _TYPES = {kind.value: kind for kind in RecordType}
