@@ -107,10 +107,10 @@ class RecallResult(Sequence[ScoredRecord]):
 
     Attributes:
         hits: the hits themselves.
-        missing: the legs that did not answer in full, `"dense"` or `"keyword"` (also when words could not be
-            compared, and only the query's own answered); `"reranker"` when it
-            failed or was too slow and the hits are in the order they had without it; or `"index"` when
-            this process has no vector index and scans instead; empty when nothing is degraded.
+        missing: what did not answer in full: `"dense"`; `"keyword"` when words could not be compared and only the
+            query's own answered; `"reranker"` when it failed or was too slow and the hits are in the order they
+            had without it; or `"index"` when this process has no vector index and scans instead; empty when
+            nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
         recall_id: names this answer to `memory.feedback`; None when it is not logged (`Config.recall_log`).
     """
