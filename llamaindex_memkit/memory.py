@@ -236,7 +236,10 @@ class MemkitMemory(BaseMemory):
         )
 
     def get_all(self) -> list[ChatMessage]:
-        """The whole log in append order, every dangling tool call answered by a placeholder."""
+        """The whole log in append order, every dangling tool call answered by a placeholder.
+
+        An answer that holds nothing, which models refuse, is left out.
+        """
         return [to_chat_message(message) for message in self._memory.sessions.for_model(scope=self.scope)]
 
     # ------------------------------------------------------------------ writing
@@ -268,13 +271,10 @@ class MemkitMemory(BaseMemory):
         """
         given = list(map(to_message, without_blocks(messages)))
         log = self._memory.sessions.read(scope=self.scope)
-        view = repaired(log)
-        if _common(given, view) == len(view):
-            # Callers have the repaired view; its placeholders are not what happened.
-            kept, replaced = len(view), list[Message]()
-        else:
-            kept = _common(given, log)
-            replaced = log[kept:]
+        # Most callers have the repaired view; its placeholders are not what happened.
+        known = [len(one) for one in (log, repaired(log)) if _common(given, one) == len(one)]
+        kept = max(known, default=_common(given, log))
+        replaced = [] if known else log[kept:]
         self._memory.sessions.append(given[kept:], scope=self.scope)
         self._memory.sessions.delete([str(message.id) for message in replaced], scope=self.scope)
 

@@ -44,4 +44,6 @@ class Hops:
     def end(self) -> None:
         """Keep no threads any longer; calls that run go on."""
         self._ended = True
-        self._executor.shutdown(wait=False)
+        # The threads of a parent are not here, and one of them may have held the executor's lock.
+        if self._pid == os.getpid():
+            self._executor.shutdown(wait=False)

@@ -234,7 +234,7 @@ class Sessions(Live):
         return list(log.values())
 
     def for_model(self, *, scope: Scope) -> list[Message]:
-        """The whole log with dangling tool calls repaired: valid for a chat API, never trimmed.
+        """The whole log, repaired: valid for a chat API, never trimmed.
 
         Equal on every read until the next append; see `memkit_core.conversation.windows.repaired`.
         """

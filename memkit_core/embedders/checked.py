@@ -60,7 +60,6 @@ class CheckedEmbedder:
         self._batch = batch
         self._cache = _Cache(cache_size, cache_seconds, monotonic)
         self._dimension = dimension
-        self._word_dimension: int | None = None
         self._given = given
         self._mutex = ThreadLock()
 
@@ -163,22 +162,13 @@ class CheckedEmbedder:
         return vector.copy()
 
     def embed_words(self, words: Sequence[str]) -> Matrix:
-        """The vectors of single words, all of one length, see `WordEmbedder`; only for a model that `compares_words`.
+        """The vectors of single words, see `WordEmbedder`; only for a model that `compares_words`.
 
         Raises:
             ModelError: the model failed or answered nonsense.
         """
         embed: Callable[[list[str]], Matrix] = getattr(self._embedder, "embed_words")  # noqa: B009 - no part of the port
-        rows = self._checked(partial(embed, list(words)), len(words))
-        with self._mutex:
-            if self._word_dimension is None:
-                self._word_dimension = rows.shape[1]
-        if rows.shape[1] != self._word_dimension:
-            raise ModelError(
-                f"returned {rows.shape[1]} dimensions for words, before {self._word_dimension}",
-                model=self.model,
-            )
-        return rows
+        return self._checked(partial(embed, list(words)), len(words))
 
     def _ask_query(self, text: str) -> Vector:
         vector: Vector = self._call(lambda: np.asarray(self._embedder.embed_query(text))[np.newaxis], 1)[0]

@@ -93,7 +93,9 @@ def wrap_object(found: object, *, model: str | None) -> Embedder:
     revision = getattr(found, "revision", "")
     if not isinstance(revision, str):
         revision = ""
-    for method in ("embed_documents", "embed_query", "get_text_embedding_batch", "get_query_embedding"):
+    for method in (
+        "embed_documents", "embed_query", "embed_words", "get_text_embedding_batch", "get_query_embedding",
+    ):  # fmt: skip
         if inspect.iscoroutinefunction(getattr(found, method, None)):
             raise ConfigError(
                 f"{type(found).__name__}.{method} is async; an embedder answers at once, also for AsyncMemory, "

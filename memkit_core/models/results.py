@@ -24,7 +24,8 @@ class Signals:
         relevance: the score before importance and recency, in [0, 1].
         importance: the record's own, in [0, 1].
         recency: exp(-age / time constant), in [0, 1].
-        lifts: named contributions of the conversation around it (neighbours, session, speaker).
+        lifts: named contributions of words related to the query's, of the conversation around it and of time:
+            `related`, `neighbour`, `passage`, `session`, `date`, `newer`; without those that are 0.
         rerank: what the reranker said, on its own scale; None when none was asked.
     """
 
@@ -106,9 +107,10 @@ class RecallResult(Sequence[ScoredRecord]):
 
     Attributes:
         hits: the hits themselves.
-        missing: the legs that did not answer in full, `"dense"` or `"keyword"`; `"reranker"` when it
-            failed or was too slow and the hits are in the order they had without it; or `"index"` when
-            this process has no vector index and scans instead; empty when nothing is degraded.
+        missing: what did not answer in full: `"dense"`; `"keyword"` when words could not be compared and only the
+            query's own answered; `"reranker"` when it failed or was too slow and the hits are in the order they
+            had without it; or `"index"` when this process has no vector index and scans instead; empty when
+            nothing is degraded.
         truncated: whether a cap or budget left something out that would have ranked next.
         recall_id: names this answer to `memory.feedback`; None when it is not logged (`Config.recall_log`).
     """

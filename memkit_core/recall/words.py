@@ -10,6 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memkit_core.errors import ModelError
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import Matrix
 from memkit_core.text.tokenizer import content_words, word_term
@@ -27,6 +28,14 @@ class WordModel(Protocol):
     """What is asked of an embedder here, see `CheckedEmbedder`."""
 
     @property
+    def model(self) -> str:
+        """The model's name."""
+
+    @property
+    def revision(self) -> str:
+        """What changes with its vectors."""
+
+    @property
     def compares_words(self) -> bool:
         """Whether it has vectors of single words."""
 
@@ -40,15 +49,17 @@ class Words:
     def __init__(self, built_in: WordModel) -> None:
         """Nothing is loaded before a word is compared."""
         self._built_in = built_in
-        self._present: tuple[WordModel, WordTable] | None = None
+        self._present: tuple[tuple[str, str], WordTable] | None = None
 
     def table(self, model: WordModel) -> WordTable:
         """The words that were met so far, where `model` embeds texts; for one recall."""
         by = model if model.compares_words else self._built_in
-        present = self._present
-        if present is None or present[0] is not by or present[1].full:
+        name, present = (by.model, by.revision), self._present
+        if present is None or present[0] != name or present[1].full:
             # Two threads may each make one: the later stays, and nothing but time is lost.
-            present = self._present = by, WordTable(by.embed_words)
+            present = self._present = name, WordTable(by.embed_words)
+        # Memories that share this may each have an object of the model; the last one works.
+        present[1].embed = by.embed_words
         return present[1]
 
 
@@ -60,7 +71,7 @@ class WordTable:
 
     def __init__(self, embed: Callable[[Sequence[str]], Matrix], *, most: int = MOST_WORDS) -> None:
         """Have words embedded by `embed`, see `CheckedEmbedder.embed_words`, and keep `most` of them."""
-        self._embed = embed
+        self.embed = embed
         self._most = most
         self._mutex = ThreadLock()
         self._numbers: dict[str, int] = {}
@@ -86,7 +97,7 @@ class WordTable:
         """The numbers of the distinct words of each text, as `int32`; unknown words are left out.
 
         Raises:
-            ModelError: the model failed on a word that it had not seen.
+            ModelError: the model failed on a word that it had not seen, or gave it a vector of another length.
         """
         with self._mutex:
             found = self._texts.get(texts)
@@ -103,7 +114,7 @@ class WordTable:
         No more are looked at: a file that was pasted into a query must not fill the table.
 
         Raises:
-            ModelError: the model failed on a word that it had not seen.
+            ModelError: the model failed on a word that it had not seen, or gave it a vector of another length.
         """
         words = list(islice(dict.fromkeys(content_words(query)), most))
         with self._mutex:
@@ -126,7 +137,12 @@ class WordTable:
         new = new[: self._most - len(self._numbers)]
         if not new:
             return
-        vectors = self._embed(new)
+        vectors = self.embed(new)
+        if self._terms and vectors.shape[1] != self._vectors.shape[1]:
+            raise ModelError(
+                f"returned {vectors.shape[1]} dimensions for words, before {self._vectors.shape[1]}",
+                model="embed_words",
+            )
         lengths = np.linalg.norm(vectors, axis=1)
         known = np.flatnonzero(lengths)
         numbers = dict.fromkeys(new, _UNKNOWN)

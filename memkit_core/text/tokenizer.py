@@ -82,12 +82,7 @@ class _Own(threading.local):
     With a lock in place of this, a child forked while another thread held it would wait for ever.
     """
 
-    @functools.cached_property
-    def stemmer(self) -> _Stemmer:
-        import Stemmer
-
-        stemmer: _Stemmer = Stemmer.Stemmer("english")
-        return stemmer
+    stemmer: _Stemmer | None = None
 
 
 _own = _Own()
@@ -142,8 +137,8 @@ def content_words(text: str) -> list[str]:
     """Return the words of a text as they are written but for case and accents, in reading order and with repeats.
 
     Only words of three letters or more that stand alone or in a compound: nothing with a digit or an underscore, no
-    negation such as "don't", no pair of characters, and no English stop word. A tenth of the time of `keyword_terms`,
-    and what that says of threads and odd input holds here too.
+    negation such as "don't", no pair of characters, and no English stop word. Needs no cache to be quick, and what
+    `keyword_terms` says of threads and odd input holds here too.
     """
     patterns = _patterns()
     if text.isascii():
@@ -275,6 +270,11 @@ def _stem(word: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _cached_stem(word: str) -> str:
+    # No cached_property, which makes its value under a lock in Python 3.11.
+    if _own.stemmer is None:
+        import Stemmer
+
+        _own.stemmer = Stemmer.Stemmer("english")
     return str(_own.stemmer.stemWord(word))
 
 

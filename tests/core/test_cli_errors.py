@@ -7,10 +7,13 @@ import sys
 
 import pytest
 
-from memkit_core import Memory, Scope
+from memkit_core import ConfigError, MemkitError, Memory, Scope
 from memkit_core.cli.wording import as_command_line
+from memkit_core.indexes.keeper.disk import check_disk
+from memkit_core.locks import ProcessLock
 from memkit_core.ports import VectorSpace
 from memkit_core.stores.checks import other_model
+from memkit_core.stores.sqlite import SQLiteStore
 
 ANN = Scope.user("ann")
 THERE = ("--db", "memory.db")
@@ -59,6 +62,12 @@ def refused(memkit_here):
             ("forget", "--delete-after-days", "0"),
             "forget: --delete-after-days must be a number of days above 0, got 0.0",
         ),
+        (("upkeep", "--forget-hour", "24"), "--forget-hour must be a whole number from 0 to 23, got 24"),
+        (
+            ("recall", "x", "--user", "ann", "--embedder", "typo"),
+            ("unknown embedder 'typo'; the provider is one of none, e5, fastembed, openai, sentence-transformers, "
+             "wordllama, as in 'openai:text-embedding-3-small'"),
+        ),
         (("reembed", "--embedder", "none"), "reembed: --embedder none embeds nothing; name the new model"),
         (
             ("recall", "x", "--user", "ann", "--embedder", "openai:m"),
@@ -89,21 +98,41 @@ def test_only_arguments_become_options():
     assert as_command_line("overwrite=True", ["--force"]) == "overwrite=True"
 
 
+def held_lock(tmp_path):
+    lock = ProcessLock(tmp_path / "m.db.lock")
+    assert lock.acquire(1)
+    try:
+        SQLiteStore(tmp_path / "m.db", busy_timeout=0.01)
+    finally:
+        lock.release()
+
+
+def full_disk(tmp_path):
+    check_disk(tmp_path, 2**62, backend="edge")
+
+
+def another_model(_):
+    raise ConfigError(other_model(VectorSpace(model="a", revision="1", dimension=2), model="b", revision="2"))
+
+
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("refuse", "left_out", "told"),
     [
-        ("another writer held m.db.lock for 5 s; try again, or raise Config.busy_timeout", "another writer held m.db.lock for 5 s; try again"),
+        (held_lock, "Config.busy_timeout", "try again"),
+        (full_disk, "Config.disk_reserve", "free some space"),
         (
-            other_model(VectorSpace(model="a", revision="1", dimension=2), model="b", revision="2"),
-            ("this store holds vectors of 'a' (2 dimensions, revision '1'), the memory was opened with 'b' (revision '2'); "
-            "open it with the embedder it was made with, or have it embedded anew: memkit reembed --embedder provider:model"),
+            another_model,
+            "memory.upkeep.reembed",
+            "or have it embedded anew: memkit reembed --embedder provider:model",
         ),
     ],
-    ids=["busy", "model"],
-)  # fmt: skip
-def test_what_only_python_can_do_is_not_offered(message, told):
-    """A setting or a call that the command line does not have is left out."""
-    assert as_command_line(message, ["--embedder"]) == told
+)
+def test_what_only_python_can_do_is_not_offered(tmp_path, refuse, left_out, told):
+    """A setting or a call that the command line does not have is left out of what memkit says."""
+    with pytest.raises(MemkitError) as refused:
+        refuse(tmp_path)
+    assert left_out in str(refused.value)
+    assert as_command_line(str(refused.value), ["--embedder"]).endswith(told)
 
 
 @pytest.mark.usefixtures("db")

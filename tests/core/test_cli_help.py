@@ -2,6 +2,8 @@
 
 import pytest
 
+from memkit_core import Memory, Scope
+
 COMMANDS = [
     "demo",
     "recall",
@@ -42,8 +44,6 @@ def test_help_of_a_command(memkit_here, command):
 
 def test_an_export_says_whose(memkit_here, tmp_path, monkeypatch):
     """MEMKIT_USER narrows an export down: the output says to whom."""
-    from memkit_core import Memory, Scope
-
     with Memory.open(tmp_path / "memory.db") as memory:
         memory.add("I like tea.", scope=Scope.user("ann"))
     assert "1 record of everybody: " in memkit_here("export", "all.jsonl", "--db", "memory.db")[2]
@@ -53,8 +53,6 @@ def test_an_export_says_whose(memkit_here, tmp_path, monkeypatch):
 
 def test_what_forget_did_is_told_as_done(memkit_here, tmp_path):
     """With `--apply` the summary speaks of what was archived, not of what is to be."""
-    from memkit_core import Memory
-
     Memory.open(tmp_path / "memory.db").close()
     # Where nothing is to be done, nothing is asked for.
     assert memkit_here("forget", "--db", "memory.db")[2].endswith("0 to archive, 0 to delete\n")

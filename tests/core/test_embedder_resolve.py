@@ -163,15 +163,16 @@ class TestObjects:
         with pytest.raises(ConfigError, match="an embedder needs embed_documents and embed_query"):
             resolve_embedder(given, model="m")
 
-    def test_asynchronous_methods_are_refused(self):
+    @pytest.mark.parametrize("method", ["embed_documents", "embed_query", "embed_words"])
+    def test_asynchronous_methods_are_refused(self, method):
         """An object that would answer later, with what is no vector, is refused when it is given."""
 
-        class Later(Constant):
-            async def embed_documents(self, texts):
-                return [[1.0, 2.0]] * len(texts)
+        async def embed(self, given):
+            return [[1.0, 2.0]] * len(given)
 
-        with pytest.raises(ConfigError, match=r"Later\.embed_documents is async"):
-            resolve_embedder(Later())
+        later = type("Later", (Constant,), {method: embed})
+        with pytest.raises(ConfigError, match=rf"Later\.{method} is async"):
+            resolve_embedder(later())
 
     @pytest.mark.parametrize("given", [None, "wordllama", {"provider": "wordllama"}])
     def test_a_second_name_for_a_named_model_is_refused(self, given):

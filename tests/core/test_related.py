@@ -33,6 +33,21 @@ VECTORS = {
 }
 
 
+class HalfEmbedder:
+    """Embeds texts, and fails on words."""
+
+    model, revision = "half", ""
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([[len(text), 1.0] for text in texts], np.float32)
+
+    def embed_query(self, text: str) -> np.ndarray:
+        return self.embed_documents([text])[0]
+
+    def embed_words(self, words: Sequence[str]) -> np.ndarray:
+        raise ValueError("no words today")
+
+
 def vectors(words: Sequence[str]) -> np.ndarray:
     """Vectors of a few words; the rest is unknown."""
     return np.array([VECTORS.get(word, (0.0, 0.0, 0.0)) for word in words], np.float32)
@@ -132,6 +147,20 @@ class TestWords:
         assert words.table(model) is not table
         assert words.table(model).numbers(["marmalade"]) != [b""]
 
+    def test_objects_of_one_model_share_their_words(self) -> None:
+        """Memories of one file may each have an object of the model: words that one met are known, new ones ask the last."""
+        words, other = Words(CheckedEmbedder(WordLlamaEmbedder())), CheckedEmbedder(HalfEmbedder())
+        table = words.table(CheckedEmbedder(WordLlamaEmbedder()))
+        assert words.table(CheckedEmbedder(WordLlamaEmbedder())) is table
+        assert words.table(other) is not table
+
+        class Closed(WordLlamaEmbedder):
+            def embed_words(self, words: Sequence[str]) -> np.ndarray:
+                raise ValueError("closed")
+
+        words.table(CheckedEmbedder(Closed()))
+        assert words.table(CheckedEmbedder(WordLlamaEmbedder())).numbers(["marmalade"]) != [b""]
+
     def test_vectors_of_another_length(self) -> None:
         """A model that changes the length of its vectors is told of, and the words before keep theirs."""
 
@@ -220,19 +249,7 @@ class TestRecall:
     def test_a_model_that_fails_on_words(self, tmp_path: Path) -> None:
         """When only the comparing of words fails, recall answers without it and says that a leg was missing."""
 
-        class Embedder:
-            model, revision = "half", ""
-
-            def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
-                return np.array([[len(text), 1.0] for text in texts], np.float32)
-
-            def embed_query(self, text: str) -> np.ndarray:
-                return self.embed_documents([text])[0]
-
-            def embed_words(self, words: Sequence[str]) -> np.ndarray:
-                raise ValueError("no words today")
-
-        with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
+        with Memory.open(tmp_path / "m.db", embedder=HalfEmbedder()) as memory:
             tell(memory, "We adopted a puppy")
             memory.flush()
             answer = ask(memory, "adopted dog")

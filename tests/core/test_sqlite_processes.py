@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ import pytest
 
 from memkit_core.models import MEMORIES, Target
 from memkit_core.ports import ListQuery
-from memkit_core.stores.sqlite import SQLiteStore
+from memkit_core.stores.sqlite import SQLiteStore, database
 from memkit_core.testing.samples import ALICE, NOW, TALK, append, due, found_by_words, message, record
 
 WRITER = """
@@ -211,3 +212,29 @@ def test_a_write_lock_dies_with_its_holder(store, start_script):
     holder.wait()
     store.records.put(ALICE, [record(ALICE, "a")])
     assert ids(store) == ["a"]
+
+
+def test_a_file_is_opened_while_others_are_opened_and_closed(tmp_path):
+    """Looking through the open files of the process bears that other threads open and close theirs."""
+    held = [SQLiteStore(tmp_path / f"held{n}.db") for n in range(20)]
+    ended = threading.Event()
+
+    def churn(n):
+        while not ended.is_set():
+            SQLiteStore(tmp_path / f"{n}.db").close()
+
+    threads = [threading.Thread(target=churn, args=(n,)) for n in range(2)]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(10_000):
+            database._check_apart(tmp_path / "another.db")
+    finally:
+        sys.setswitchinterval(usual)
+        ended.set()
+        for thread in threads:
+            thread.join()
+        for one in held:
+            one.close()

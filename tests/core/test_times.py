@@ -1,14 +1,12 @@
 """One rule for time: aware UTC inside, integer milliseconds on disk, naive means UTC."""
 
-import time
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memkit_core import Memory, Scope
-from memkit_core.errors import ConfigError, InvalidInputError
+from memkit_core.errors import InvalidInputError
 from memkit_core.times import from_ms, to_ms, to_utc, utc_now
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,21 +96,3 @@ def test_now_is_aware_and_storable():
     assert now.tzinfo is UTC
     assert from_ms(to_ms(now)) == now
     assert abs(now - datetime.now(UTC)) < timedelta(seconds=5)
-
-
-@pytest.mark.parametrize("clock", [datetime.now, time.time, lambda: None], ids=["naive", "number", "nothing"])
-def test_a_clock_without_a_zone_is_refused(clock):
-    """A clock that answers with naive local time, or with no time, is a typed error on use, and nothing is stored."""
-    alice = Scope.user("alice")
-    with pytest.raises(ConfigError, match="aware datetime"), Memory.open(":memory:", clock=clock) as memory:
-        memory.add("tea", scope=alice)
-
-
-def test_a_clock_in_another_zone():
-    """A clock may be in any zone: what is stored and returned is UTC, in milliseconds."""
-    east = timezone(timedelta(hours=9))
-    moment = datetime(2026, 3, 1, 8, 30, 0, 123_456, tzinfo=east)
-    with Memory.open(":memory:", clock=lambda: moment) as memory:
-        stored = memory.add("tea", scope=Scope.user("alice"))
-    assert stored.created_at == datetime(2026, 2, 28, 23, 30, 0, 123_000, tzinfo=UTC)
-    assert stored.created_at.tzinfo is UTC

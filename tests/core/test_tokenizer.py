@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -220,29 +221,45 @@ def test_threads_agree() -> None:
     assert results == [[keyword_terms(text) for text in texts]] * 4
 
 
+@pytest.mark.parametrize("where", ["making a stemmer", "stemming"])
 def test_a_child_forked_while_another_thread_stems_can_stem(
-    monkeypatch: pytest.MonkeyPatch, in_child: Callable[[Callable[[], object]], object]
+    where: str, monkeypatch: pytest.MonkeyPatch, in_child: Callable[[Callable[[], object]], object]
 ) -> None:
-    """A fork while another thread looks for a stem leaves the child able to find stems."""
-    stemming, done = threading.Event(), threading.Event()
+    """A fork while another thread makes its stemmer or looks for a stem leaves every thread of the child able to."""
+    busy, done = threading.Event(), threading.Event()
 
     class Slow:
         def __init__(self, _: str) -> None:
-            pass
+            self._stops("making a stemmer")
 
         def stemWord(self, word: str) -> str:  # noqa: N802 - the library's name
-            stemming.set()
-            done.wait()
+            self._stops("stemming")
             return word
+
+        def _stops(self, here: str) -> None:
+            if here == where:
+                busy.set()
+                done.wait()
+
+    def in_new_threads() -> list[list[str]]:
+        # Several at once: one alone may pass for the thread that the fork left behind.
+        together = threading.Barrier(3)
+
+        def terms(text: str) -> list[str]:
+            together.wait()
+            return keyword_terms(text)
+
+        with ThreadPoolExecutor(3) as executor:
+            return list(executor.map(terms, ["unstemmedyet walking"] * 3))
 
     keyword_terms("warming up")
     with monkeypatch.context() as patch:
         patch.setattr("Stemmer.Stemmer", Slow)
-        thread = threading.Thread(target=keyword_terms, args=("neverstemmed",))
+        thread = threading.Thread(target=keyword_terms, args=(f"neverstemmed{where[0]}",))
         thread.start()
-        assert stemming.wait(5)
+        assert busy.wait(5)
     try:
-        assert in_child(lambda: keyword_terms("unstemmedyet walking")) == ["unstemmedyet", "walk"]
+        assert in_child(in_new_threads) == [["unstemmedyet", "walk"]] * 3
     finally:
         done.set()
         thread.join()

@@ -157,6 +157,23 @@ def test_set_appends_only_the_new_tail(memory, chat):
     assert memory.sessions.read(scope=adapter.scope)[0] == before[0]
 
 
+def test_set_of_a_history_with_answers_that_hold_nothing(memory, chat):
+    """An answer that holds nothing is stored once, whether the history that is set has it, as a caller's, or not."""
+    adapter = chat()
+    history = [user("one"), assistant(""), user("two")]
+    for known in (1, 2, 3):
+        adapter.set(history[:known])
+    adapter.set(adapter.get_all())
+    assert [message.text for message in memory.sessions.read(scope=adapter.scope)] == ["one", "", "two"]
+    adapter.set([*adapter.get_all(), assistant("three")])
+    assert [message.text for message in memory.sessions.read(scope=adapter.scope)] == [
+        "one",
+        "",
+        "two",
+        "three",
+    ]
+
+
 def test_set_replaces_what_differs(memory, chat):
     """Setting another history keeps the common beginning and replaces the rest, with its turns."""
     adapter = chat()

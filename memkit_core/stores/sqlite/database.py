@@ -35,8 +35,8 @@ _log = logging.getLogger("memkit.sqlite")
 
 _PAUSE = 0.001
 
-# Every open database of this process, for the hooks around a fork.
-_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+# Every open database of this process, by its id().
+_open_databases: weakref.WeakValueDictionary[int, Database] = weakref.WeakValueDictionary()
 
 # Connections that a forked child inherited: kept referenced so that nothing ever closes them.
 _inherited: list[sqlite3.Connection] = []
@@ -76,7 +76,7 @@ class Database:
         self._inode: int | None = None
         self._log_inode: int | None = None
         _watch_forks()
-        _open_databases.add(self)
+        _open_databases[id(self)] = self
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -155,7 +155,7 @@ class Database:
             return
         self._after_fork()
         self._closed = True
-        _open_databases.discard(self)
+        _open_databases.pop(id(self), None)
         deadline = time.monotonic() + self._busy_timeout
         while self._in_use and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -319,9 +319,14 @@ class Database:
             return 0
 
 
+def _all_open() -> list[Database]:
+    # The references are listed in one step, so that other threads may open and close meanwhile.
+    return [one for reference in _open_databases.valuerefs() if (one := reference()) is not None]
+
+
 def _check_apart(path: Path) -> None:
     """Refuse a file that would take the write-ahead log of another one for its own."""
-    if any(other.path == path and other.left_log() for other in list(_open_databases)):
+    if any(other.path == path and other.left_log() for other in _all_open()):
         raise BackendUnavailableError(
             f"the file at {path} was moved or replaced while a memory of this process has it open; close that "
             "memory first",
@@ -340,7 +345,7 @@ def _watch_forks() -> None:
 
 def _before_fork() -> None:
     # One order for all, so that two threads that fork at once do not wait for each other.
-    for database in sorted(_open_databases, key=id):
+    for database in sorted(_all_open(), key=id):
         database.before_fork()
         _forking.append(database)
 
