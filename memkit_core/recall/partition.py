@@ -30,8 +30,9 @@ if TYPE_CHECKING:
         Vector,
         VectorSpace,
     )
+    from memkit_core.recall.bm25 import Floats
     from memkit_core.recall.query import RecallQuery
-    from memkit_core.recall.ranking import Bools, Floats, Ints
+    from memkit_core.recall.ranking import Bools, Ints
 
 _NEVER = np.iinfo(np.int64).max
 _STATUSES = {status.value: place for place, status in enumerate(Status)}

@@ -14,9 +14,9 @@ from memkit_core.filters import Condition, Filter, Op, conjunction
 from memkit_core.models import MEMORIES, MESSAGES, RecordType, Status, Target
 from memkit_core.ports import Candidate, Vector, VectorSpace
 from memkit_core.recall.as_of import held_at
+from memkit_core.recall.bm25 import Floats
 from memkit_core.recall.columns import Columns, columns_of
 from memkit_core.recall.finishing import Finish
-from memkit_core.recall.ranking import Floats
 from memkit_core.recall.weights import Ranking
 from memkit_core.recall.words import WordTable
 from memkit_core.scope import Scope, ScopeKind

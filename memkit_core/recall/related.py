@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memkit_core.recall.ranking import Floats, bm25_idf
+from memkit_core.recall.bm25 import Floats, bm25_idf
 
 if TYPE_CHECKING:
     from memkit_core.recall.words import WordTable

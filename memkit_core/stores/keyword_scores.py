@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memkit_core.recall.ranking import BM25_B, BM25_K1, Floats, Ints, bm25_idf
+from memkit_core.recall.bm25 import BM25_B, BM25_K1, Floats, bm25_idf
+from memkit_core.recall.ranking import Ints
 from memkit_core.text.tokenizer import keyword_terms
 
 MAX_QUERY_TERMS = 1024

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from memkit_core.errors import ConfigError
 from memkit_core.recall import ranking as rk
+from memkit_core.recall.bm25 import bm25, bm25_idf
 from memkit_core.recall.ranking import Pool, score_pool
 from memkit_core.recall.weights import Ranking
 
@@ -179,9 +180,9 @@ def test_bm25_by_hand() -> None:
     """BM25 is the sum of idf and saturated, length-normalised term frequency."""
     counts = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     totals = np.array([4.0, 8.0, 6.0])
-    idf = rk.bm25_idf(np.array([2, 1]), 3)
+    idf = bm25_idf(np.array([2, 1]), 3)
 
-    scores = rk.bm25(counts, totals, idf, k1=1.2, b=0.75)
+    scores = bm25(counts, totals, idf, k1=1.2, b=0.75)
 
     first = math.log(1 + 1.5 / 2.5) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / 6))
     rare = math.log(1 + 2.5 / 1.5)

@@ -13,7 +13,7 @@ from memkit_core import Memory, Message, Ranking, RecallResult, Role, Scope
 from memkit_core.embedders.checked import CheckedEmbedder
 from memkit_core.embedders.wordllama import WordLlamaEmbedder
 from memkit_core.errors import ModelError
-from memkit_core.recall.ranking import bm25, counts_of_related
+from memkit_core.recall.bm25 import bm25, counts_of_related
 from memkit_core.recall.related import relatedness
 from memkit_core.recall.words import Words, WordTable
 from memkit_core.text.tokenizer import content_words, keyword_terms, word_term
