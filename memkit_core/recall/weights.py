@@ -26,8 +26,8 @@ class Ranking:
         keyword: Weight of the keyword leg, in a record, its `passage` and its `session`.
         dense: Weight of the dense leg, likewise; times the share of the query that the embedder knows,
             see `CheckedEmbedder.knows`.
-        related: Weight of a word related to one of the query's: times the square of their cosine it counts as a
-            part of that word, in a record, its `passage` and its `session`; 0 to 1. See `WordEmbedder`.
+        related: Weight of a word in a turn that is related to one of the query's: times the square of their cosine it
+            counts as a part of that word, in the turn, its `passage` and its `session`; 0 to 1. See `WordEmbedder`.
         fusion: "weighted" adds scaled scores; "rrf" adds reciprocal ranks, worse on most sets.
         rrf_k: Constant of "rrf".
         neighbour: Weight of the better of the two turns beside a turn.
