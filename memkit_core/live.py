@@ -1,4 +1,4 @@
-"""What a part of an open memory is when it is copied."""
+"""What an open memory and its parts are when they are copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memkit_core.errors import ConfigError
 
 
 class Live:
-    """A part of an open memory. There is one of it: copying or deep-copying returns the same object."""
+    """An open memory or a part of one. There is one of it: copying or deep-copying returns the same object."""
 
     __slots__ = ()
 

@@ -34,6 +34,7 @@ from memkit_core.inputs import (
     listed_news,
     turn_point,
 )
+from memkit_core.live import Live
 from memkit_core.models import (
     MEMORIES,
     MESSAGES,
@@ -96,7 +97,7 @@ class Capabilities:
     outbox: OutboxState
 
 
-class Memory:
+class Memory(Live):
     """Long-term memory: scoped records and conversations, durable and searchable.
 
     Open one per process with `Memory.open` and share it; every method may be called from any thread.
@@ -1148,14 +1149,6 @@ class Memory:
     ) -> None:
         """Close it."""
         self.close()
-
-    def __copy__(self) -> Self:
-        """The same memory: live connections are shared, not copied."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """The same memory: frameworks deep-copy what holds it."""
-        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as "open this file again".

@@ -1,5 +1,6 @@
 """`SQLiteStore` and its file: what it refuses, what it leaves behind, and what it never touches."""
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -55,6 +56,13 @@ def execute(path, *statements):
 
 def ids(store, scope=ALICE):
     return [one.id for one in store.records.list(scope, ListQuery(limit=9999), now=NOW)]
+
+
+def moved_at_once(file, path):
+    """Move a file to `path` in the very step of the clock in which the log there was written last."""
+    shutil.move(file, path)
+    then = path.stat().st_ctime_ns
+    os.utime(path.with_name(f"{path.name}-wal"), ns=(then, then))
 
 
 class TestOpening:
@@ -152,7 +160,7 @@ class TestOpening:
             SQLiteStore(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("put_back", [shutil.copyfile, shutil.move])
+    @pytest.mark.parametrize("put_back", [shutil.copyfile, shutil.move, moved_at_once])
     def test_a_backup_beside_the_log_of_another_file(self, path, put_back, start_script):
         """A backup in the place of a file that was not closed is left as it is until the old log is gone, then whole."""
         writer = start_script("""

@@ -48,8 +48,9 @@ def check_log(path: Path) -> None:
         file, log = path.stat(), log_of(path).stat()
     except FileNotFoundError:
         return
-    # But for a checkpoint that was cut off or that a reader held up, the log is changed last.
-    if not log.st_size or file.st_ctime_ns <= log.st_mtime_ns:
+    # But for a checkpoint that was cut off or that a reader held up, the log is changed last. Equal times tell nothing:
+    # file systems count them in steps of some milliseconds.
+    if not log.st_size or file.st_ctime_ns < log.st_mtime_ns:
         return
     try:
         with reading(path) as connection:
