@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -220,6 +221,12 @@ def _whole(path: str | Path) -> Path:
         ) from error
 
 
+@functools.cache
+def _words() -> Words:
+    """One for all memories of the process: some 30 MB when full, and the same words in all of them."""
+    return Words(CheckedEmbedder(WordLlamaEmbedder()))
+
+
 def _settings(config: Config) -> list[tuple[str, object]]:
     return [(field.name, getattr(config, field.name)) for field in dataclasses.fields(config)]
 
@@ -240,7 +247,7 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
             store=store,
             indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
-            copies=PartitionCopies(config.recall_copy_bytes, Words(CheckedEmbedder(WordLlamaEmbedder()))),
+            copies=PartitionCopies(config.recall_copy_bytes, _words()),
             other_model=other,
         )
     except BaseException:

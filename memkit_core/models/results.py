@@ -107,7 +107,7 @@ class RecallResult(Sequence[ScoredRecord]):
 
     Attributes:
         hits: the hits themselves.
-        missing: what did not answer in full: `"dense"`; `"keyword"` when words could not be compared and only the
+        missing: what did not answer in full: `"dense"`; `"related"` when words could not be compared and only the
             query's own answered; `"reranker"` when it failed or was too slow and the hits are in the order they
             had without it; or `"index"` when this process has no vector index and scans instead; empty when
             nothing is degraded.

@@ -105,7 +105,7 @@ class Recall:
                 raise
             # Documented degradation: the words themselves still answer, without those related to them.
             _log.warning("words are not compared, and answer alone: %s", error)
-            missing.add("keyword")
+            missing.add("related")
             query = dataclasses.replace(query, words=None)
             found, pool = self._candidates(query, vector, space, missing)
         if pool is None:

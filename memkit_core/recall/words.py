@@ -20,6 +20,8 @@ MOST_WORDS = 32_768
 _SHORTEST = 3
 """Letters a word needs: shorter ones are mostly what is left of others."""
 _UNKNOWN = -1
+_MOST_MODELS = 4
+"""Models whose words are kept."""
 _RECENT_CHARACTERS, _TEXT_ROOM = 4_000_000, 200
 """Text whose words are remembered, and what remembering a text takes beside its characters."""
 
@@ -49,18 +51,20 @@ class Words:
     def __init__(self, built_in: WordModel) -> None:
         """Nothing is loaded before a word is compared."""
         self._built_in = built_in
-        self._present: tuple[tuple[str, str], WordTable] | None = None
+        self._tables: dict[tuple[str, str], WordTable] = {}
 
     def table(self, model: WordModel) -> WordTable:
         """The words that were met so far, where `model` embeds texts; for one recall."""
         by = model if model.compares_words else self._built_in
-        name, present = (by.model, by.revision), self._present
-        if present is None or present[0] != name or present[1].full:
-            # Two threads may each make one: the later stays, and nothing but time is lost.
-            present = self._present = name, WordTable(by.embed_words)
-        # Memories that share this may each have an object of the model; the last one works.
-        present[1].embed = by.embed_words
-        return present[1]
+        name, tables = (by.model, by.revision), self._tables
+        table = tables.get(name)
+        if table is None or table.full:
+            table = WordTable(by.embed_words)
+            # A new dict: two threads may each make a table, and nothing but time is lost. Few models compare words.
+            self._tables = dict([*tables.items(), (name, table)][-_MOST_MODELS:])
+        # Each memory may have an object of the model of its own; the last one works.
+        table.embed = by.embed_words
+        return table
 
 
 class WordTable:

@@ -254,7 +254,7 @@ class TestRecall:
             memory.flush()
             answer = ask(memory, "adopted dog")
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
-        assert answer.missing == {"keyword"}
+        assert answer.missing == {"related"}
 
     def test_without_the_built_in_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """With an embedder of one's own recall also answers where the built-in one is not installed."""
@@ -269,12 +269,14 @@ class TestRecall:
                 return self.embed_documents([text])[0]
 
         monkeypatch.setattr("memkit_core.embedders.wordllama.importlib.util.find_spec", lambda _: None)
+        not_loaded = Words(CheckedEmbedder(WordLlamaEmbedder()))
+        monkeypatch.setattr("memkit_core.connect._words", lambda: not_loaded)
         with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
             tell(memory, "We adopted a puppy")
             memory.flush()
             answer = ask(memory, "adopted dog")
         assert [hit.record.content for hit in answer] == ["We adopted a puppy"]
-        assert answer.missing == {"keyword"}
+        assert answer.missing == {"related"}
 
     def test_a_long_query_takes_little_room(self) -> None:
         """A query of more words than are kept leaves room for the words of later rows."""
