@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from memkit_core.errors import ConfigError, MissingDependencyError, ModelError, shown
 from memkit_core.locks import ThreadLock
 from memkit_core.ports import Matrix, Vector
+from memkit_core.sequences import chunked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,6 +30,9 @@ _WEIGHTS = Path("weights") / "l2_supercat_256.safetensors"
 _TOKENIZER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
 
 _WORD_DIMENSIONS = 128
+_WORDS_TOGETHER = 1000
+_SPACE = "\u2581"
+"""What stands for the space before a word."""
 
 # Longer texts are tokenized in slices: an encoding costs some hundred bytes a character.
 _SLICE_CHARS = 32_768
@@ -51,6 +55,7 @@ class WordLlamaEmbedder:
             raise ConfigError(f"wordllama has no model {shown(model)}; it has {NAME}")
         self._mutex = ThreadLock()
         self._loaded: tuple[NDArray[np.float32], Tokenizer] | None = None
+        self._begins: NDArray[np.bool_] | None = None
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`: shape `(n, 256) float32`, not scaled to length 1."""
@@ -87,8 +92,22 @@ class WordLlamaEmbedder:
         The first half of a vector is one too (trained so: Kusupati et al., "Matryoshka Representation Learning",
         NeurIPS 2022); it tells words as well apart in half the time.
         """
-        rows = self.embed_documents(words)[:, :_WORD_DIMENSIONS]
-        rows[[number for number, word in enumerate(words) if self.knows(word) < 1]] = 0
+        weights, tokenizer = self._load()
+        rows = np.zeros((len(words), _WORD_DIMENSIONS), np.float32)
+        plain = [number for number, word in enumerate(words) if word.isascii() and word.isalpha()]
+        for chunk in chunked(plain, _WORDS_TOGETHER):
+            # One text of many words is tokenized as each of them alone, in a fraction of the time.
+            encoding = tokenizer.encode(
+                " ".join([words[number] for number in chunk]), add_special_tokens=False
+            )
+            ids = np.array(encoding.ids)
+            starts = np.flatnonzero(self._begins_word()[ids])
+            pieces = np.diff(starts, append=len(ids))[:, np.newaxis]
+            sums = np.add.reduceat(weights.take(ids, axis=0)[:, :_WORD_DIMENSIONS], starts, axis=0)
+            rows[chunk] = sums / pieces
+        for number in set(range(len(words))).difference(plain):
+            if self.knows(words[number]) == 1:
+                rows[number] = self._embed(words[number])[:_WORD_DIMENSIONS]
         return rows
 
     def _embed(self, text: str) -> Vector:
@@ -101,6 +120,14 @@ class WordLlamaEmbedder:
                 total += np.add.reduce(weights.take(ids, axis=0, mode="clip"), axis=0)
                 tokens += len(ids)
         return total / np.float32(max(tokens, 1))
+
+    def _begins_word(self) -> NDArray[np.bool_]:
+        """By token, whether a word begins with it."""
+        if self._begins is None:
+            _, tokenizer = self._load()
+            tokens = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
+            self._begins = np.array([token is not None and token.startswith(_SPACE) for token in tokens])
+        return self._begins
 
     def _load(self) -> tuple[NDArray[np.float32], Tokenizer]:
         if self._loaded is None:

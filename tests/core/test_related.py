@@ -293,3 +293,19 @@ class TestRecall:
         tell(memory, "We adopted a puppy")
         query = " ".join(f"{a}{b}{c}ing" for a in "bcdfg" for b in "aeiou" for c in "lmnprstvwxz") + " puppy"
         assert len(ask(memory, query * 8)) == 1
+
+
+@given(
+    st.lists(
+        st.text(min_size=1)
+        | st.sampled_from(["dog", "puppy", "Kickboxing", "x", "caf\u00e9", "\u5f00\u4f1a", "a b"])
+    )
+)
+def test_words_of_the_built_in_model(words: list[str]) -> None:
+    """Many words at once get what each gets alone: the beginning of its vector, or zeros if the model does not know it."""
+    model = WordLlamaEmbedder()
+    found = model.embed_words(words)
+    assert found.shape == (len(words), 128)
+    for word, row in zip(words, found, strict=True):
+        alone = model.embed_query(word)[:128] if model.knows(word) == 1 else np.zeros(128)
+        np.testing.assert_allclose(row, alone, atol=1e-6)
