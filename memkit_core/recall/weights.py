@@ -14,8 +14,8 @@ _SUMMED, _LARGEST, _FARTHEST = 3, 1e9, 100
 class Ranking:
     """The knobs of the ranking. One set of defaults for every kind of memory and every language.
 
-    Chosen on the questions of five LoCoMo conversations and checked on seven other sets (assistant
-    chats, meetings, phone logs, passages, single facts; English and Chinese) with WordLlama
+    Chosen on the questions of five LoCoMo conversations and, where those did not tell, on seven other sets
+    (assistant chats, meetings, phone logs, passages, single facts; English and Chinese) with WordLlama
     256-d vectors and 100 candidates a leg. What each of them brings on every set stands in
     docs/recall.md. `importance` is a guess: no set has it.
 
