@@ -108,8 +108,11 @@ def test_upkeep_forms_memories(db):
 
 def test_upkeep_goes_on(db):
     """With `--watch` it runs until it is interrupted, and leaves the file whole."""
+    # A shell starts what it runs in the background with interrupts ignored, and the tests may be that.
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = f"import sys; {interruptible}; from memkit_core.cli import main; sys.exit(main())"
     process = subprocess.Popen(
-        [sys.executable, "-m", "memkit_core.cli", "upkeep", "--db", db, "--watch"],
+        [sys.executable, "-c", command, "upkeep", "--db", db, "--watch"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
