@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -139,7 +140,9 @@ def _of_the_system(error: OSError) -> str:
     """What went wrong with which file, without the number of the error."""
     if error.strerror is None or error.filename is None:
         return str(error)
-    return f"{error.strerror}: {shown(error.filename)}"
+    # A path is of no use when it is cut.
+    named = isinstance(error.filename, str | bytes)
+    return f"{error.strerror}: {repr(os.fsdecode(error.filename)) if named else shown(error.filename)}"
 
 
 def _failed(message: str, code: int) -> int:
