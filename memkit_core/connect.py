@@ -222,8 +222,8 @@ def _whole(path: str | Path) -> Path:
 
 
 @functools.cache
-def _words() -> Words:
-    """One for all memories of the process: some 30 MB when full, and the same words in all of them."""
+def shared_words() -> Words:
+    """By what all memories of the process compare words: some 30 MB when full, and the same words in all of them."""
     return Words(CheckedEmbedder(WordLlamaEmbedder()))
 
 
@@ -247,7 +247,7 @@ def _opened(path: str | Path, config: Config, resolved: Embedder, clock: Clock) 
             store=store,
             indexers=_indexers(store, None if absent else checked, config, clock),
             embedder=checked,
-            copies=PartitionCopies(config.recall_copy_bytes, _words()),
+            copies=PartitionCopies(config.recall_copy_bytes),
             other_model=other,
         )
     except BaseException:

@@ -109,6 +109,7 @@ class Memory(Live):
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
         from memkit_core.closing import shut, shut_elsewhere
+        from memkit_core.connect import shared_words
         from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
         from memkit_core.conversation.summary import Summaries
@@ -135,7 +136,9 @@ class Memory(Live):
         self._notes = None if config.recall_log is None else self._recall_notes(config.recall_log)
         self._noted = Noted(self._accesses, self._notes)
         self._worker = Worker(parts.indexers, self._noted, interval=config.outbox_seconds)
-        self._recall = Recall(self._store, parts.model, parts.indexers.own, parts.copies)
+        self._recall = Recall(
+            self._store, parts.model, parts.indexers.own, parts.copies, words=shared_words()
+        )
         find = turn_finder(self._recall, config, clock)
         self.sessions = Sessions(
             self._store, config, clock, changed=self._worker.soon, find=find, settle=self._noted.write

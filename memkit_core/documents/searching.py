@@ -22,7 +22,7 @@ _log = logging.getLogger("memkit")
 
 
 class SearchMode(StrEnum):
-    """How a collection is searched: by vectors, by words (BM25, see `Ranking.related`), or by both, fused."""
+    """How a collection is searched: by vectors, by words (BM25), or by both, fused."""
 
     DENSE = "dense"
     KEYWORD = "keyword"

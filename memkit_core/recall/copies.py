@@ -21,7 +21,6 @@ from memkit_core.stores.keyword_scores import query_terms
 if TYPE_CHECKING:
     from memkit_core.models import Target
     from memkit_core.ports import PartitionTable, Vector, VectorSpace
-    from memkit_core.recall.words import Words
 
 _ROW_BYTES = 2048
 """What a row costs beside its vector: the candidate with its text, the columns, and its share of postings."""
@@ -39,12 +38,8 @@ _Key = tuple[bytes, str]
 class PartitionCopies:
     """The copies of one store's partitions, read from its table. Thread-safe; a forked child starts with none."""
 
-    def __init__(self, max_bytes: int, words: Words) -> None:
-        """Keep up to about `max_bytes`, one partition half of it at most; 0 keeps none.
-
-        `words` are those by which the rows of copies are compared, and any others.
-        """
-        self.words = words
+    def __init__(self, max_bytes: int) -> None:
+        """Keep up to about `max_bytes`, one partition half of it at most; 0 keeps none."""
         self._max_bytes = max_bytes
         self._mutex = ThreadLock()
         self._copies: OrderedDict[_Key, PartitionCopy] = OrderedDict()

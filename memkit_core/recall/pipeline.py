@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from memkit_core.indexing import Indexer
     from memkit_core.recall.copies import PartitionCopies
     from memkit_core.recall.weights import Ranking
+    from memkit_core.recall.words import Words
 
 _log = logging.getLogger("memkit.recall")
 _LEAST_KNOWN = 0.1
@@ -71,15 +72,19 @@ class Recall:
         model: CurrentModel,
         indexer: Indexer,
         copies: PartitionCopies,
+        *,
+        words: Words | None = None,
     ) -> None:
         """Read from these: `copies` where they can answer, else the store and the index.
 
-        `model` gives what queries are embedded with now.
+        `model` gives what queries are embedded with now; `words` compares those of turns, which only a
+        memory itself has.
         """
         self._store = store
         self._model = model
         self._indexer = indexer
         self._copies = copies
+        self._words = words
         self._stored = StoredLegs(store, indexer)
 
     def run(self, query: RecallQuery) -> RecallResult:
@@ -96,8 +101,8 @@ class Recall:
     def _answered(self, query: RecallQuery, model: CheckedEmbedder) -> RecallResult:
         missing: set[str] = set()
         vector, space, ranking = self._embedded(query, model, missing)
-        if ranking.related > 0 and ranking.keyword > 0 and query.counted:
-            query = dataclasses.replace(query, words=self._copies.words.table(model))
+        if self._words is not None and ranking.related > 0 and ranking.keyword > 0 and query.counted:
+            query = dataclasses.replace(query, words=self._words.table(model))
         try:
             found, pool = self._candidates(query, vector, space, missing)
         except (ModelError, MissingDependencyError) as error:

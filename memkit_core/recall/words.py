@@ -123,18 +123,18 @@ class WordTable:
         words = list(islice(dict.fromkeys(content_words(query)), most))
         with self._mutex:
             self._meet(words)
-            return [number for word in words if (number := self._numbers.get(word, _UNKNOWN)) >= 0]
+            return self._known(words)
 
     def _cut(self, texts: Iterable[str]) -> dict[str, bytes]:
         words = {text: dict.fromkeys(content_words(text)) for text in texts}
         self._meet(word for of_text in words.values() for word in of_text)
-        number = self._numbers.get
-        cut = {
-            text: array("i", [one for one in map(number, of_text) if one is not None and one >= 0]).tobytes()
-            for text, of_text in words.items()
-        }
+        cut = {text: array("i", self._known(of_text)).tobytes() for text, of_text in words.items()}
         self._texts.put(cut)
         return cut
+
+    def _known(self, words: Iterable[str]) -> list[int]:
+        """The numbers of those that have one, in their order."""
+        return [number for word in words if (number := self._numbers.get(word, _UNKNOWN)) >= 0]
 
     def _meet(self, words: Iterable[str]) -> None:
         new = [word for word in dict.fromkeys(words) if word not in self._numbers and len(word) >= _SHORTEST]

@@ -19,7 +19,7 @@ QUESTIONS = ["tea with milk in the garden?", "绿茶 POL-358"]
 def kept_nothing(memory):
     """Makes `memory` ask the store and the index each time; returns what it kept."""
     copies = memory._recall._copies
-    memory._recall._copies = PartitionCopies(0, copies.words)
+    memory._recall._copies = PartitionCopies(0)
     return copies
 
 

@@ -33,16 +33,22 @@ VECTORS = {
 }
 
 
-class HalfEmbedder:
-    """Embeds texts, and fails on words."""
+class TextEmbedder:
+    """Embeds texts, and knows nothing of words."""
 
-    model, revision = "half", ""
+    model, revision = "own", ""
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([[len(text), 1.0] for text in texts], np.float32)
 
     def embed_query(self, text: str) -> np.ndarray:
         return self.embed_documents([text])[0]
+
+
+class HalfEmbedder(TextEmbedder):
+    """Embeds texts, and fails on words."""
+
+    model = "half"
 
     def embed_words(self, words: Sequence[str]) -> np.ndarray:
         raise ValueError("no words today")
@@ -258,20 +264,10 @@ class TestRecall:
 
     def test_without_the_built_in_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """With an embedder of one's own recall also answers where the built-in one is not installed."""
-
-        class Embedder:
-            model, revision = "own", ""
-
-            def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
-                return np.array([[len(text), 1.0] for text in texts], np.float32)
-
-            def embed_query(self, text: str) -> np.ndarray:
-                return self.embed_documents([text])[0]
-
         monkeypatch.setattr("memkit_core.embedders.wordllama.importlib.util.find_spec", lambda _: None)
         not_loaded = Words(CheckedEmbedder(WordLlamaEmbedder()))
-        monkeypatch.setattr("memkit_core.connect._words", lambda: not_loaded)
-        with Memory.open(tmp_path / "m.db", embedder=Embedder()) as memory:
+        monkeypatch.setattr("memkit_core.connect.shared_words", lambda: not_loaded)
+        with Memory.open(tmp_path / "m.db", embedder=TextEmbedder()) as memory:
             tell(memory, "We adopted a puppy")
             memory.flush()
             answer = ask(memory, "adopted dog")
