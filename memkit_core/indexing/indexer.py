@@ -33,7 +33,7 @@ from memkit_core.indexes.keeper import passing
 from memkit_core.indexes.points import index_point
 from memkit_core.indexing.embedding import vectors_of
 from memkit_core.locks import ThreadLock
-from memkit_core.models import Target
+from memkit_core.models import MemoryRecord, Target
 from memkit_core.ports import (
     INDEXED_FIELDS,
     IndexHit,
@@ -370,23 +370,34 @@ class Indexer:
     def differing(self) -> int | None:
         """How many confirmed rows the index holds not, or not as the store does; None without the index.
 
-        Compares every vector, and the number of points.
+        Compares every vector, and the number of points. Recall and writers go on meanwhile. Of a server's index
+        that another process writes, a change that it confirms in this moment may be counted.
         """
-        index = self._keeper.index()
-        if index is None:
-            return None
-        after = wrong = stored = 0
-        while rows := self._source.vectors.page(after=after, limit=_COMPARED):
-            after, stored = rows[-1][0], stored + len(rows)
-            held = index.get([record.point_id for _, record, _ in rows])
-            different = {
-                record.point_id for _, record, vector in rows if not _same(held.get(record.point_id), vector)
-            }
-            if different:
-                # Read after the rows: what changed meanwhile has an entry now.
-                changes = self._source.outbox.due(now=_NEVER, limit=len(different), points=list(different))
-                wrong += len(different - {change.point_id for change in changes})
-        return wrong + max(index.count() - stored - self.state().length, 0)
+        after = wrong = 0
+        while True:
+            # For as long as nothing is applied or confirmed, all that rightly differs is in the outbox.
+            with self._applying:
+                index = self._keeper.index()
+                if index is None:
+                    return None
+                rows = self._source.vectors.page(after=after, limit=_COMPARED)
+                if not rows:
+                    stored, _ = self._source.vectors.counts()
+                    return wrong + max(index.count() - stored - self.state().length, 0)
+                wrong += self._unlike(index, rows)
+            after = rows[-1][0]
+
+    def _unlike(self, index: VectorIndex, rows: Sequence[tuple[int, MemoryRecord, Vector]]) -> int:
+        """How many of these rows the index does not hold as they are, though it confirmed them."""
+        held = index.get([record.point_id for _, record, _ in rows])
+        different = [
+            record.point_id for _, record, vector in rows if not _same(held.get(record.point_id), vector)
+        ]
+        if not different:
+            return 0
+        # Read after the rows: what changed meanwhile has an entry now.
+        changes = self._source.outbox.due(now=_NEVER, limit=len(different), points=different)
+        return len(set(different) - {change.point_id for change in changes})
 
     @property
     def name(self) -> str:

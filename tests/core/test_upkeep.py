@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -159,6 +160,38 @@ def test_damage_in_the_index(path, embedder):
         assert memory.upkeep.reindex() == 24
         assert answers(memory) == before
     assert embedder.texts == calls
+
+
+@pytest.mark.parametrize(("look", "when"), [("get", "before"), ("count", "before"), ("count", "after")])
+def test_what_is_indexed_meanwhile_is_no_damage(path, embedder, monkeypatch, look, when):
+    """Changes that reach the index while `verify` compares it, in whatever moment, are never told as damage."""
+    with Memory.open(path, embedder=embedder) as memory:
+        if when == "after":
+            # Not through the memory, whose worker would confirm it before it is looked at.
+            memory._store.records.delete(ALICE, "memories", WORDS)
+
+        def work():
+            if when == "before":
+                memory.update("piano", scope=ALICE, content="Alice sold the piano")
+                memory.add("a harp", scope=ALICE)
+            assert memory.flush()
+
+        working = threading.Thread(target=work)
+
+        def looked(index, *given):
+            seen = looks(index, *given)
+            if index is own and working.ident is None:
+                working.start()
+                # Long enough for what may be done while the index is looked at; what may not waits.
+                working.join(0.3)
+            return looks(index, *given) if when == "before" else seen
+
+        own, looks = memory._indexers.own.held(), getattr(EdgeIndex, look)
+        monkeypatch.setattr(EdgeIndex, look, looked)
+        assert not memory.upkeep.verify()
+        assert working.ident is not None
+        working.join()
+        assert not memory.upkeep.verify()
 
 
 def test_without_the_index(path, embedder):
