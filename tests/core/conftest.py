@@ -69,7 +69,7 @@ def memory(tmp_path, clock):
 def run_script(tmp_path):
     """Runs Python source in a new process, in `tmp_path`; returns what it printed, stripped."""
 
-    def run(source, *arguments, seconds=30):
+    def run(source, *arguments, seconds=60):
         ran = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)],
             cwd=tmp_path,
@@ -156,7 +156,7 @@ def start_script(tmp_path):
 def in_child():
     """Forks; returns what `call` returns in the child, as JSON. Fails after `seconds`."""
 
-    def run(call, *, seconds=5.0):
+    def run(call, *, seconds=30.0):
         reader, writer = os.pipe()
         child = _fork()
         if child == 0:

@@ -126,7 +126,7 @@ def test_upkeep_goes_on(db):
         }:
             assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in told
     with Memory.open(db) as memory:

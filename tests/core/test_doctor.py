@@ -196,7 +196,7 @@ def test_another_process_holds_the_index(path, start_script):
     assert process.stdout.readline() == "True\n"
     with Memory.open(path) as memory:
         assert the(memory, "index-held").level is Level.WARNING
-    process.communicate("end\n", timeout=30)
+    process.communicate("end\n", timeout=60)
     with Memory.open(path) as memory:
         assert memory.upkeep.doctor() == []
 

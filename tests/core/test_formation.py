@@ -237,7 +237,7 @@ def test_eight_threads_form_one_row(memory):
     barrier = threading.Barrier(8)
 
     def extract(messages):
-        barrier.wait(30)
+        barrier.wait(60)
         return [Extracted(content="Likes green tea")]
 
     scopes = [Scope.session(f"s{n}", user="alice") for n in range(8)]
@@ -262,7 +262,7 @@ def test_two_runs_over_one_session_keep_one_answer(memory):
     barrier, numbers, reports = threading.Barrier(2), iter("ab"), []
 
     def extract(messages):
-        barrier.wait(30)
+        barrier.wait(60)
         return [Extracted(content=f"answer {next(numbers)}")]
 
     def run():

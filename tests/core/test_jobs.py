@@ -200,14 +200,14 @@ def test_two_memories_do_a_job_once(opened):
 
     def slow(_renew):
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     runs = []
     one.upkeep._scheduler.add(Job("slow", Every(60), slow))
     other.upkeep._scheduler.add(Job("slow", Every(60), slow))
     thread = threading.Thread(target=lambda: runs.extend(one.upkeep.run_due()))
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     assert "slow" not in names(other.upkeep.run_due())
     assert states(other)["slow"].leased_until is not None
     go_on.set()
@@ -552,7 +552,7 @@ def test_the_thread_is_opt_in(tmp_path):
     with Memory.open(
         tmp_path / "m.db", config=Config(upkeep=Schedule()), clock=clock, embedder="none"
     ) as memory:
-        assert clock.asked.wait(10)
+        assert clock.asked.wait(60)
         (thread,) = running()
         memory.upkeep.start()
         assert running() == [thread]
@@ -571,7 +571,7 @@ def test_the_thread_can_be_started_and_stopped(opened):
             Job(f"set {id(done)}", Every(60), lambda _, done=done: done.set())
         ]
         memory.upkeep.start()
-        assert done.wait(10)
+        assert done.wait(60)
         assert memory.upkeep.stop(10)
     memory.close()
     for call in (memory.upkeep.start, memory.upkeep.run_due, memory.upkeep.jobs):

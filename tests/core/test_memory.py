@@ -155,7 +155,7 @@ class TestAdd:
         record = memory.add("Quokkas smile.", scope=ALICE, background=True)
         assert memory.get(record.id, scope=ALICE) == record
         assert texts(memory.recall("quokkas", scope=ALICE)) == ["Quokkas smile."]
-        assert memory.flush(timeout=30)
+        assert memory.flush(timeout=60)
         assert memory.recall("quokkas", scope=ALICE)[0].signals.similarity is not None
 
     @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_date_named_again() -> None:
 
 def test_long_query_is_cheap() -> None:
     """A query of a million characters takes no longer than its beginning."""
-    start = time.perf_counter()
+    start = time.thread_time()
     dates_in("7 may 2023 1月" * 100_000)
 
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2

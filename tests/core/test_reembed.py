@@ -120,7 +120,7 @@ class Paused(Pairs):
     def embed_documents(self, texts):
         if len(self.seen) >= self.after:
             self.reached.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(60)
         return super().embed_documents(texts)
 
 
@@ -132,7 +132,7 @@ def test_the_old_model_serves_until_the_switch(tmp_path):
         changed, gone = memory.list_records(scope=ALICE, order="created_at", limit=100).records[:2]
         run = threading.Thread(target=memory.upkeep.reembed, args=(new,))
         run.start()
-        assert new.reached.wait(30)
+        assert new.reached.wait(60)
         memory.add("yyy yyy yyy", scope=ALICE)
         memory.update(changed.id, scope=ALICE, content="zzz zzz zzz")
         first = memory.list_records(scope=BOB, limit=100).records[-1]
@@ -146,7 +146,7 @@ def test_the_old_model_serves_until_the_switch(tmp_path):
             assert result[0].signals.similarity == pytest.approx(1.0, abs=1e-3)
         assert memory.capabilities.embedding_model == "letters"
         new.go_on.set()
-        run.join(30)
+        run.join(60)
         assert memory.capabilities.embedding_model == "pairs"
         assert memory.flush()
         for words, scope in (("yyy yyy yyy", ALICE), ("zzz zzz zzz", ALICE), ("xxx xxx xxx", BOB)):
@@ -185,7 +185,7 @@ def test_recall_never_stops_nor_mixes(tmp_path):
             memory.upkeep.reembed(new)
         ended.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert asked
         assert wrong == []
 
@@ -393,7 +393,7 @@ def test_in_the_background(tmp_path):
         filled(memory)
     new, config = Paused(after=10), Config(reembed="background", embed_batch=10)
     with Memory.open(path, embedder=new, config=config) as memory:
-        assert new.reached.wait(30)
+        assert new.reached.wait(60)
         # The built-in model is known by its name, and serves.
         assert memory.capabilities.embedding_model.startswith("wordllama")
         assert dense(memory, text("alice", 2)).missing == frozenset()
@@ -423,7 +423,7 @@ def test_a_memory_that_is_closed_meanwhile(tmp_path):
         filled(memory)
     half = Paused(after=20)
     with Memory.open(path, embedder=half, config=config):
-        assert half.reached.wait(30)
+        assert half.reached.wait(60)
     half.go_on.set()
     with Memory.open(path, embedder=Letters()) as memory:
         assert dense(memory, text("bob", 3), BOB)[0].record.content == text("bob", 3)
@@ -436,7 +436,7 @@ def test_a_memory_that_is_closed_meanwhile(tmp_path):
 
 
 def _wait_for(condition):
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.01)

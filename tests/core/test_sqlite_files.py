@@ -354,7 +354,7 @@ class TestTheLog:
             store.records.put(ALICE, [record(ALICE, "b")])
             started = time.monotonic()
             assert store.checkpoint() is False
-            assert time.monotonic() - started < 0.25
+            assert time.monotonic() - started < 2.5  # It does not wait as a writer does, for five seconds.
             store.records.put(ALICE, [record(ALICE, "c")])
             assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
         assert store.checkpoint() is True

@@ -55,7 +55,7 @@ def test_processes_write_at_once(store, start_script):
         append(store, TALK, [message(f"own.{i}")])
     for other in others:
         other.stdout.read()
-        assert other.wait(30) == 0
+        assert other.wait(60) == 0
     names = ("own", "p", "q")
     assert sorted(ids(store)) == sorted(f"{name}.{i}" for name in names for i in range(rounds))
     log = store.log.read(TALK)

@@ -299,7 +299,7 @@ def test_a_message_replaced_makes_its_summary_anew(memory):
 def test_two_that_summarise_at_once(memory):
     """Of two summaries of the same messages one is kept, whole, and the position only moves forward."""
     talk(memory, 0, 20)
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def meet(*_):
         both.wait()

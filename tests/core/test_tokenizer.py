@@ -188,14 +188,14 @@ def test_long_words_take_linear_time(text: str) -> None:
     quarter = _seconds(text[: len(text) // 4])
     whole = _seconds(text)
 
-    # Quadratic behaviour would give a factor of 16; the constant forgives a busy machine.
+    # Quadratic behaviour would give a factor of 16; the constant forgives short measurements.
     assert whole < 8 * quarter + 0.5
 
 
 def _seconds(text: str) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()
     keyword_terms(text)
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def test_long_word_is_found_by_its_beginning() -> None:
@@ -257,7 +257,7 @@ def test_a_child_forked_while_another_thread_stems_can_stem(
         patch.setattr("Stemmer.Stemmer", Slow)
         thread = threading.Thread(target=keyword_terms, args=(f"neverstemmed{where[0]}",))
         thread.start()
-        assert busy.wait(5)
+        assert busy.wait(60)
     try:
         assert in_child(in_new_threads) == [["unstemmedyet", "walk"]] * 3
     finally:

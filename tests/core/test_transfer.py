@@ -358,7 +358,7 @@ def test_a_killed_export_leaves_no_half_file(house_on_disk, tmp_path, start_scri
             os.kill(os.getpid(), 9)
         """
     )
-    assert process.wait(timeout=30) == -9
+    assert process.wait(timeout=60) == -9
     assert path.read_text() == "before"
 
 

@@ -241,7 +241,7 @@ async def test_sync_and_async_alternate_in_a_loop(chat):
             await adapter.aput(user(f"async {i}"))
             assert adapter.get()[-1] == (await adapter.aget())[-1]
 
-    await asyncio.wait_for(talk(), timeout=10)
+    await asyncio.wait_for(talk(), timeout=60)
     expected = [f"{kind} {i}" for i in range(4) for kind in ("sync", "async")]
     assert [message.content for message in await adapter.aget_all()] == expected
 
