@@ -52,6 +52,7 @@ from memkit_core.ports import Chunk, Level, Selection
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
+from memkit_core.tools import memory_tools
 from memkit_core.transfer import Transfer
 from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
@@ -444,6 +445,9 @@ READS = {
     "MemkitChatStore.get_keys": lambda case: case.of_chats().get_keys(),
     "MemkitMemory.get": lambda case: case.of_llamaindex().get(input=case.query),
     "MemkitMemory.get_all": lambda case: case.of_llamaindex().get_all(),
+    "search_memory": lambda case: memory_tools(case.memory, scope=case.scope)[1](
+        case.query, limit=50, filter=case.filters
+    ),
     "langchain MemkitRetriever": retrieve_langchain,
     "llamaindex MemkitRetriever": retrieve_llamaindex,
 }
@@ -643,6 +647,11 @@ WRITES = {
     ),
     "MemkitMemory.set": lambda case: case.of_llamaindex().set([ChatMessage(case.me.marker)]),
     "MemkitMemory.reset": lambda case: case.of_llamaindex().reset(),
+    "manage_memory": lambda case: memory_tools(case.memory, scope=case.scope)[0](
+        case.one(None, case.me.marker),
+        case.one("create", "update", "delete"),
+        case.one(None, *case.other.ids),
+    ),
     "MemkitChatStore.add_message": lambda case: case.of_chats().add_message(
         case.session.id, ChatMessage(case.me.marker)
     ),
