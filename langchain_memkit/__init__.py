@@ -20,7 +20,7 @@ from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.history import MemkitChatMessageHistory
 from langchain_memkit.reranking import MemkitDocumentCompressor, compressor_reranker
 from langchain_memkit.retriever import MemkitRetriever
-from langchain_memkit.tools import working_memory_tools
+from langchain_memkit.tools import memory_tools, working_memory_tools
 from langchain_memkit.vectorstore import MemkitVectorStore
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "MemkitRetriever",
     "MemkitVectorStore",
     "compressor_reranker",
+    "memory_tools",
     "working_memory_tools",
 ]
 

@@ -1,14 +1,48 @@
-"""The verbs of a working memory as LangChain tools."""
+"""The memories of a scope, and a working memory, as LangChain tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import ValidationError
+from pydantic.v1 import ValidationError as OldValidationError
 
-from memkit_core import InvalidInputError, Scope
+from memkit_core import InvalidInputError, Memory, RecordType, Scope
+from memkit_core import tools as core
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import shown
+
+
+def memory_tools(
+    memory: Memory,
+    *,
+    scope: Scope,
+    search: Scope | Sequence[Scope] | None = None,
+    types: Iterable[RecordType | str] = (),
+    actions_permitted: Iterable[str] = core.ACTIONS,
+    instructions: str = core.INSTRUCTIONS,
+) -> list[BaseTool]:
+    """`manage_memory` and `search_memory`, for an agent that keeps memories itself.
+
+    See `memkit_core.tools.memory_tools` for the arguments and for what they answer. Each works with
+    `invoke` and, in a worker thread, with `ainvoke`; arguments of the wrong kind are answered with a text.
+
+    Raises:
+        ScopeError: a scope that is none.
+        InvalidInputError: no action, an unknown one, or another argument that cannot be.
+    """
+    functions = core.memory_tools(
+        memory, scope=scope, search=search, types=types,
+        actions_permitted=actions_permitted, instructions=instructions,
+    )  # fmt: skip
+    return [StructuredTool.from_function(one, handle_validation_error=_told) for one in functions]
+
+
+def _told(error: ValidationError | OldValidationError) -> str:
+    """What is wrong with the arguments, for the model that gave them."""
+    wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return f"Not done: {'; '.join(wrong)}"
 
 
 def working_memory_tools(working: WorkingMemory, *, scope: Scope) -> list[BaseTool]:

@@ -30,18 +30,21 @@ def _require_llama_index() -> None:
 _require_llama_index()
 
 from llamaindex_memkit.block import MemkitMemoryBlock  # noqa: E402 - what it imports was checked first
+from llamaindex_memkit.chat_store import MemkitChatStore  # noqa: E402 - as above
 from llamaindex_memkit.memory import MemkitMemory  # noqa: E402 - as above
 from llamaindex_memkit.reranking import MemkitPostprocessor, postprocessor_reranker  # noqa: E402 - as above
 from llamaindex_memkit.retriever import MemkitRetriever  # noqa: E402 - as above
-from llamaindex_memkit.tools import working_memory_tools  # noqa: E402 - as above
+from llamaindex_memkit.tools import memory_tools, working_memory_tools  # noqa: E402 - as above
 from llamaindex_memkit.vectorstore import MemkitVectorStore  # noqa: E402 - as above
 
 __all__ = [
+    "MemkitChatStore",
     "MemkitMemory",
     "MemkitMemoryBlock",
     "MemkitPostprocessor",
     "MemkitRetriever",
     "MemkitVectorStore",
+    "memory_tools",
     "postprocessor_reranker",
     "working_memory_tools",
 ]

@@ -11,12 +11,12 @@ from llama_index.core.memory.types import BaseMemory
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from llamaindex_memkit.convert import to_chat_message, to_message
+from llamaindex_memkit.histories import make_history
 from llamaindex_memkit.recalled import with_block, without_blocks
 from llamaindex_memkit.reopening import remember_open, reopened
-from memkit_core import ConfigError, InvalidInputError, Memory, Message, Scope
+from memkit_core import ConfigError, InvalidInputError, Memory, Scope
 from memkit_core.conversation.context import TurnContext
 from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.conversation.windows import repaired
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.errors import shown
 from memkit_core.prompts import guidance_block
@@ -266,17 +266,10 @@ class MemkitMemory(BaseMemory):
 
         What the session already begins with is kept as it is and only the rest is appended, so a
         caller who sends the growing history each time stores each message once. Stored messages
-        that `messages` does not have are deleted, with their searchable turns, after the new ones
-        are safe. Memories stay.
+        that `messages` does not have are deleted, with their searchable turns, in the transaction
+        that writes the new ones. Memories stay.
         """
-        given = list(map(to_message, without_blocks(messages)))
-        log = self._memory.sessions.read(scope=self.scope)
-        # Most callers have the repaired view; its placeholders are not what happened.
-        known = [len(one) for one in (log, repaired(log)) if _common(given, one) == len(one)]
-        kept = max(known, default=_common(given, log))
-        replaced = [] if known else log[kept:]
-        self._memory.sessions.append(given[kept:], scope=self.scope)
-        self._memory.sessions.delete([str(message.id) for message in replaced], scope=self.scope)
+        make_history(self._memory.sessions, messages, scope=self.scope)
 
     def reset(self) -> None:
         """Delete this chat session with its searchable turns, never a memory. Idempotent."""
@@ -347,11 +340,3 @@ def _query(given: object) -> str | None:
         raise InvalidInputError(f"get: input must be a text or a ChatMessage, got {shown(given)}")
     text = given.content if isinstance(given, ChatMessage) else given
     return text if text and text.strip() else None
-
-
-def _common(given: Sequence[Message], stored: Sequence[Message]) -> int:
-    """How many messages both lists begin with alike."""
-    for n, (new, old) in enumerate(zip(given, stored, strict=False)):
-        if new.payload != to_message(to_chat_message(old)).payload:
-            return n
-    return min(len(given), len(stored))

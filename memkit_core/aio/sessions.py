@@ -66,6 +66,12 @@ class AsyncSessions(Live):
         """See `Sessions.append`."""
         return await self._hops.run(self._sessions.append, messages, scope=scope)
 
+    async def replace(
+        self, messages: Iterable[Message], *, scope: Scope, keep: Iterable[str] = ()
+    ) -> list[Message]:
+        """See `Sessions.replace`."""
+        return await self._hops.run(self._sessions.replace, messages, scope=scope, keep=keep)
+
     async def checked(self, messages: Iterable[Message]) -> list[Message]:
         """See `Sessions.checked`."""
         return await self._hops.run(self._sessions.checked, messages)

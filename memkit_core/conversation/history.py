@@ -22,7 +22,7 @@ EARLIER = "[From earlier in this conversation] "
 """What the user message of a recalled turn begins with."""
 
 _log = logging.getLogger("memkit")
-_PAGE = 32
+_PAGE, _WINDOW_PAGE = 32, 64
 
 FindTurns = Callable[[str, Scope, Sequence[Message], int], RecallResult]
 """The turns of a session that answer a text, best first, less those of some messages, at most so many."""
@@ -170,3 +170,28 @@ def _nearest(turns: list[list[Message]], position: int, neighbours: int) -> list
         return []
     near = range(max(at - neighbours, 0), min(at + neighbours + 1, len(turns)))
     return [turns[i] for i in sorted(near, key=lambda i: (abs(i - at), i))]
+
+
+def newest_turns(
+    log: MessageLog, session: Scope, *, last: int | None, max_tokens: int | None, count: TokenCounter
+) -> list[Message]:
+    """The end of the log with at least what fits, from a user message on, behind all its system messages."""
+    tail: list[Message] = []
+    tokens = users = 0
+    page = log.read(session, last=_WINDOW_PAGE)
+    while page:
+        # Enough is what fits besides the page just read, which may begin inside a turn.
+        full = (last is not None and len(tail) > last) or (max_tokens is not None and tokens > max_tokens)
+        tail = page + tail
+        tokens += tokens_of(page, count) if max_tokens is not None else 0
+        if (full and users) or len(page) < _WINDOW_PAGE:
+            break
+        users += sum(message.role is Role.USER for message in page)
+        page = log.read(session, last=_WINDOW_PAGE, before=page[0].position)
+    if len(tail) < _WINDOW_PAGE:
+        return tail
+    first = tail[0].position or 0
+    earlier = [m for m in log.system_messages(session) if (m.position or 0) < first]
+    # What the page cut off from its user message is in no window.
+    begin = next((i for i, message in enumerate(tail) if message.role is Role.USER), len(tail))
+    return earlier + [m for m in tail[:begin] if m.role is Role.SYSTEM] + tail[begin:]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.config import Config
-from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, with_relevant
+from memkit_core.conversation.history import FindTurns, Merge, RelevantWindow, newest_turns, with_relevant
 from memkit_core.conversation.queue import PersistQueue
-from memkit_core.conversation.titles import title_in, title_prompt
+from memkit_core.conversation.titles import checked_title, title_in, title_prompt
 from memkit_core.conversation.tokens import approximate_tokens, resolve_token_counter, tokens_of
 from memkit_core.conversation.windows import fitted, repaired
 from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeError, shown
@@ -19,21 +19,19 @@ from memkit_core.inputs import (
     checked_count,
     checked_enum,
     checked_id,
+    checked_ids,
     listed,
     listed_messages,
 )
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.live import Live
-from memkit_core.models import DeleteReceipt, Message, Role, Session
+from memkit_core.models import DeleteReceipt, Message, Session
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
-from memkit_core.text.clean import storable
 from memkit_core.times import Clock
 
-_PAGE = 64
 _TITLE_MESSAGES = 12
-_LONGEST_TITLE = 300
 _LARGEST = 2**31
 
 
@@ -86,21 +84,49 @@ class Sessions(Live):
             InvalidInputError: a message that cannot be stored; nothing is written.
         """
         session = _session(scope, "append")
-        checked = self.checked(messages)
-        if len(checked) > self._config.max_batch:
-            raise InvalidInputError(
-                f"append: at most {self._config.max_batch} messages in one call, got {len(checked)}"
-            )
+        checked = self._batch(messages, "append")
         self.queue.settle(session, strict=True)
         return self._write(session, checked)
 
-    def _write(self, session: Scope, checked: list[Message]) -> list[Message]:
+    def replace(
+        self, messages: Iterable[Message], *, scope: Scope, keep: Iterable[str] = ()
+    ) -> list[Message]:
+        """Make these the messages of a session in place of all others, and return them as stored.
+
+        One transaction: all or nothing, and nobody reads a log with half of it. What goes is deleted
+        as by `delete`; title, metadata, notes and run states of the session stay.
+
+        Args:
+            messages: as in `append`; they stand behind what is kept. None: what is not kept is deleted.
+            scope: the session.
+            keep: ids of messages that stay, as and where they are; unknown ones count as nothing.
+
+        Raises:
+            ScopeError: `scope` is not a session.
+            InvalidInputError: a message that cannot be stored, or an id that is none; nothing changes.
+        """
+        session = _session(scope, "replace")
+        checked = self._batch(messages, "replace")
+        kept = frozenset(checked_ids(keep, "replace: keep"))
+        self.queue.settle(session, strict=True)
+        if checked:
+            stored = self._write(session, checked, keep=kept)
+        else:
+            stored = []
+            gone = [str(m.id) for m in self._store.log.read(session) if m.id not in kept]
+            self._store.log.delete(session, gone)
+        self._changed()
+        return stored
+
+    def _write(
+        self, session: Scope, checked: list[Message], *, keep: Collection[str] | None = None
+    ) -> list[Message]:
         """Store checked messages and their turns in one transaction."""
         now = self._clock()
         newest = {message.id: message for message in checked}.values()
         said = [m for m in newest if m.is_turn and self._config.index_messages]
         turns = [build_turn(m, session=session, now=now) for m in said]
-        stored = self._store.log.append(session, checked, turns, now=now)
+        stored = self._store.log.append(session, checked, turns, now=now, keep=keep)
         if turns:
             self._changed()
         return stored
@@ -111,8 +137,19 @@ class Sessions(Live):
         Raises:
             InvalidInputError: a message that cannot be stored.
         """
-        given = listed_messages(messages, "append")
+        return self._checked(messages, "append")
+
+    def _checked(self, messages: Iterable[Message], verb: str) -> list[Message]:
+        given = listed_messages(messages, verb)
         return [build_message(m, max_chars=self._config.max_content_chars) for m in given]
+
+    def _batch(self, messages: Iterable[Message], verb: str) -> list[Message]:
+        checked = self._checked(messages, verb)
+        if len(checked) > self._config.max_batch:
+            raise InvalidInputError(
+                f"{verb}: at most {self._config.max_batch} messages in one call, got {len(checked)}"
+            )
+        return checked
 
     def create(
         self, *, scope: Scope, title: str | None = None, metadata: Mapping[str, object] | None = None
@@ -130,7 +167,7 @@ class Sessions(Live):
             InvalidInputError: a title or metadata that cannot be stored.
         """
         session = _session(scope, "create")
-        named = None if title is None else _checked_title(title)
+        named = None if title is None else checked_title(title)
         checked = checked_metadata(metadata)
         return self._store.log.create(session, title=named, metadata=checked, now=self._clock())
 
@@ -153,7 +190,7 @@ class Sessions(Live):
             InvalidInputError: a value that cannot be stored; nothing is changed.
         """
         session = _session(scope, "update")
-        named = title if isinstance(title, Omitted) or title is None else _checked_title(title)
+        named = title if isinstance(title, Omitted) or title is None else checked_title(title)
         if metadata is None:
             raise InvalidInputError("metadata must be a dict, got None; a key given as None is removed")
         checked = metadata if isinstance(metadata, Omitted) else checked_metadata(metadata)
@@ -262,24 +299,8 @@ class Sessions(Live):
         if waiting:
             view = repaired(self._overlaid(session, waiting))
             return fitted(view, last=last, max_tokens=max_tokens, count=count)
-        tail: list[Message] = []
-        tokens = users = 0
-        page = self._store.log.read(session, last=_PAGE)
-        while page:
-            # Enough is what fits besides the page just read, which may begin inside a turn.
-            full = (last is not None and len(tail) > last) or (max_tokens is not None and tokens > max_tokens)
-            tail = page + tail
-            tokens += tokens_of(page, count) if max_tokens is not None else 0
-            if (full and users) or len(page) < _PAGE:
-                break
-            users += sum(message.role is Role.USER for message in page)
-            page = self._store.log.read(session, last=_PAGE, before=page[0].position)
-        earlier = self._system_before(session, tail) if len(tail) >= _PAGE else []
-        if earlier or len(tail) >= _PAGE:
-            # What the page cut off from its user message is in no window.
-            begin = next((i for i, message in enumerate(tail) if message.role is Role.USER), len(tail))
-            tail = [m for m in tail[:begin] if m.role is Role.SYSTEM] + tail[begin:]
-        return fitted(repaired(earlier + tail), last=last, max_tokens=max_tokens, count=count)
+        tail = newest_turns(self._store.log, session, last=last, max_tokens=max_tokens, count=count)
+        return fitted(repaired(tail), last=last, max_tokens=max_tokens, count=count)
 
     def relevant_window(
         self,
@@ -338,10 +359,6 @@ class Sessions(Live):
             count=count,
         )
 
-    def _system_before(self, session: Scope, tail: list[Message]) -> list[Message]:
-        first = tail[0].position or 0
-        return [m for m in self._store.log.system_messages(session) if (m.position or 0) < first]
-
     def get(self, *, scope: Scope) -> Session | None:
         """The session with its counts and times, None when it was neither created nor appended to."""
         session = _session(scope, "get")
@@ -387,14 +404,6 @@ class Sessions(Live):
         receipt = self._store.log.clear(session)
         self._changed()
         return receipt
-
-
-def _checked_title(title: object) -> str:
-    if not isinstance(title, str) or not title.strip() or len(title) > _LONGEST_TITLE:
-        raise InvalidInputError(
-            f"title must be a text of at most {_LONGEST_TITLE} characters and not blank, got {shown(title)}"
-        )
-    return storable(title)
 
 
 def _session(scope: object, verb: str) -> Scope:

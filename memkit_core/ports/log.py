@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -16,7 +16,13 @@ class MessageLog(Protocol):
     """Sessions and their messages, verbatim and in append order whatever the clock does."""
 
     def append(
-        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+        self,
+        session: Scope,
+        messages: Sequence[Message],
+        turns: Sequence[MemoryRecord],
+        *,
+        now: datetime,
+        keep: Collection[str] | None = None,
     ) -> list[Message]:
         """Append messages, and the turns that make them searchable, in one transaction.
 
@@ -24,6 +30,9 @@ class MessageLog(Protocol):
         names its message by id and takes its position; a replaced message without a turn loses the
         one it had. A summary that covers a message goes when it is replaced by one of another role,
         speaker, text or calls. Messages come with ids. Returns them with position and session set.
+
+        With `keep`, the session's messages with other ids are deleted first, as by `delete`, in the
+        same transaction. No messages: does nothing.
         """
 
     def create(

@@ -28,7 +28,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "changes", "duplicates", "embedders", "filters", "given_vectors", "guard", "indexes", "isolation",
-            "increments", "jobs", "keywords", "lifecycle", "log", "moves", "outbox", "portable", "recalls", "records", "records_listed", "replacing", "sessions", "standing", "values", "vectors",
+            "increments", "jobs", "keywords", "lifecycle", "log", "moves", "outbox", "portable", "recalls", "records", "records_listed", "replacing", "rewriting", "sessions", "standing", "values", "vectors",
         )
     )
 )  # fmt: skip

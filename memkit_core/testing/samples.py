@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -64,12 +64,17 @@ def message(
 
 
 def append(
-    store: RecordStore, session: Scope, messages: Sequence[Message], *, now: datetime = NOW
+    store: RecordStore,
+    session: Scope,
+    messages: Sequence[Message],
+    *,
+    now: datetime = NOW,
+    keep: Collection[str] | None = None,
 ) -> list[Message]:
     """Append messages with the turns that make them searchable."""
     newest = {one.id: one for one in messages}.values()
     turns = [build_turn(one, session=session, now=now) for one in newest if one.is_turn]
-    return store.log.append(session, messages, turns, now=now)
+    return store.log.append(session, messages, turns, now=now, keep=keep)
 
 
 def vectors_for(entries: Sequence[OutboxEntry]) -> Matrix:

@@ -18,6 +18,7 @@ from memkit_core.testing.recalls import RecallsContract
 from memkit_core.testing.records import RecordsContract
 from memkit_core.testing.records_listed import CandidatesContract, ExpiryContract, ListingContract
 from memkit_core.testing.replacing import ReplacingContract
+from memkit_core.testing.rewriting import RewritingContract
 from memkit_core.testing.sessions import SessionsContract
 from memkit_core.testing.spaces import SpacesContract
 from memkit_core.testing.standing import StandingContract
@@ -45,6 +46,7 @@ class RecordStoreContract(
     SpacesContract,
     OutboxContract,
     LogContract,
+    RewritingContract,
     SessionsContract,
     ValuesContract,
     JobsContract,

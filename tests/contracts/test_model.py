@@ -168,11 +168,15 @@ class StoresAgree(RuleBasedStateMachine):
     def delete_scope(self, scope):
         self.both(lambda store: store.records.delete_scope(scope))
 
-    @rule(session=st.sampled_from(SESSIONS), batch=st.lists(messages, max_size=4))
-    def append(self, session, batch):
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        batch=st.lists(messages, max_size=4),
+        keep=st.none() | st.none() | st.lists(names, max_size=3),
+    )
+    def append(self, session, batch, keep):
         newest = {one.id: one for one in batch}.values()
         turns = [build_turn(one, session=session, now=self.now) for one in newest if one.is_turn]
-        self.both(lambda store: store.log.append(session, batch, turns, now=self.now))
+        self.both(lambda store: store.log.append(session, batch, turns, now=self.now, keep=keep))
 
     @rule(session=st.sampled_from(SESSIONS), ids=st.lists(names, max_size=3))
     def delete_messages(self, session, ids):

@@ -52,6 +52,7 @@ from memkit_core.ports import Chunk, Level, Selection
 from memkit_core.stores.cursors import ORDERS
 from memkit_core.testing.samples import INJECTIONS, NOW
 from memkit_core.testing.strategies import filters, ids, metadata
+from memkit_core.tools import memory_tools
 from memkit_core.transfer import Transfer
 from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
@@ -219,6 +220,9 @@ class Case:
 
     def of_block(self):
         return llamaindex_memkit.MemkitMemoryBlock(memory=self.memory, user=self.session.parent)
+
+    def of_chats(self):
+        return llamaindex_memkit.MemkitChatStore(memory=self.memory, user_id=self.session.parent)
 
     def of_llamaindex(self):
         session = self.session
@@ -437,8 +441,13 @@ READS = {
     "MemkitMemoryBlock.aget": lambda case: asyncio.run(
         case.of_block().aget([ChatMessage(case.query)], session_id=case.session.id)
     ),
+    "MemkitChatStore.get_messages": lambda case: case.of_chats().get_messages(case.session.id),
+    "MemkitChatStore.get_keys": lambda case: case.of_chats().get_keys(),
     "MemkitMemory.get": lambda case: case.of_llamaindex().get(input=case.query),
     "MemkitMemory.get_all": lambda case: case.of_llamaindex().get_all(),
+    "search_memory": lambda case: memory_tools(case.memory, scope=case.scope)[1](
+        case.query, limit=50, filter=case.filters
+    ),
     "langchain MemkitRetriever": retrieve_langchain,
     "llamaindex MemkitRetriever": retrieve_llamaindex,
 }
@@ -598,6 +607,11 @@ WRITES = {
     ),
     "PersistQueue.settle": lambda case: case.memory.sessions.queue.settle(case.scope),
     "Sessions.delete": lambda case: case.memory.sessions.delete(case.other.message_ids, scope=case.session),
+    "Sessions.replace": lambda case: case.memory.sessions.replace(
+        [say(case, f"{case.me.marker} instead")],
+        scope=case.session,
+        keep=case.one([], case.other.message_ids),
+    ),
     "Sessions.clear": lambda case: case.memory.sessions.clear(scope=case.session),
     "Summaries.update": lambda case: case.memory.summaries.update(scope=case.session, threshold=1, keep=1),
     "Upkeep.consolidate": lambda case: case.memory.upkeep.consolidate(
@@ -633,6 +647,22 @@ WRITES = {
     ),
     "MemkitMemory.set": lambda case: case.of_llamaindex().set([ChatMessage(case.me.marker)]),
     "MemkitMemory.reset": lambda case: case.of_llamaindex().reset(),
+    "manage_memory": lambda case: memory_tools(case.memory, scope=case.scope)[0](
+        case.one(None, case.me.marker),
+        case.one("create", "update", "delete"),
+        case.one(None, *case.other.ids),
+    ),
+    "MemkitChatStore.add_message": lambda case: case.of_chats().add_message(
+        case.session.id, ChatMessage(case.me.marker)
+    ),
+    "MemkitChatStore.set_messages": lambda case: case.of_chats().set_messages(
+        case.session.id, [ChatMessage(case.me.marker)]
+    ),
+    "MemkitChatStore.delete_messages": lambda case: case.of_chats().delete_messages(case.session.id),
+    "MemkitChatStore.delete_message": lambda case: case.of_chats().delete_message(
+        case.session.id, case.one(0, 1, -1)
+    ),
+    "MemkitChatStore.delete_last_message": lambda case: case.of_chats().delete_last_message(case.session.id),
 }
 NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
@@ -657,6 +687,8 @@ NEITHER = {
     # As after_agent.
     *("MemkitMiddleware.before_model", "MemkitMiddleware.after_model"),
     *("MemkitMemory.class_name", "MemkitMemory.from_defaults", "MemkitMemory.tokenizer_fn"),
+    *("MemkitChatStore.class_name", "MemkitChatStore.to_dict"),
+    *("MemkitChatStore.scope", "MemkitChatStore.user_scope"),
     *("MemkitMemory.scope", "MemkitMemory.user_scope", "MemkitMemory.last_missing", "MemkitMemory.to_dict"),
 }
 PARTS = {
@@ -687,6 +719,7 @@ def public_methods(kind):
         PersistQueue,
         langchain_memkit.MemkitChatMessageHistory,
         langchain_memkit.MemkitMiddleware,
+        llamaindex_memkit.MemkitChatStore,
         llamaindex_memkit.MemkitMemory,
         llamaindex_memkit.MemkitMemoryBlock,
     ],

@@ -230,6 +230,7 @@ class TestAdd:
             lambda: memory.delete("x", scope=scope),
             lambda: memory.delete(scope=scope),
             lambda: memory.sessions.append([], scope=scope),
+            lambda: memory.sessions.replace([], scope=scope),
             lambda: memory.sessions.read(scope=scope),
             lambda: memory.sessions.window(scope=scope),
             lambda: memory.sessions.clear(scope=scope),

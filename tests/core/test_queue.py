@@ -79,11 +79,11 @@ class BrokenLog:
     def __init__(self, log, store):
         self.log, self.store = log, store
 
-    def append(self, session, messages, turns, *, now):
+    def append(self, session, messages, turns, *, now, keep=None):
         self.store.tried.set()
         if self.store.down:
             raise BackendUnavailableError("down", backend="test", operation="append")
-        return self.log.append(session, messages, turns, now=now)
+        return self.log.append(session, messages, turns, now=now, keep=keep)
 
     def __getattr__(self, name):
         return getattr(self.log, name)

@@ -332,6 +332,48 @@ def test_a_session_goes_with_all_it_has(memory):
     assert memory.upkeep.verify().problems == ()
 
 
+def test_messages_in_place_of_others(memory):
+    """What is given stands in place of all but what is kept, with the turns; the session keeps its own."""
+    first, *_ = say(memory, "My canoe is blue.", "My canoe is old.", "My tent is green.")
+    memory.working.update("a note", scope=TALK)
+    memory.sessions.update(scope=TALK, title="Boats")
+    memory.sessions.queue.append([Message(role=Role.USER, text="My canoe leaks.")], scope=TALK)
+    new = memory.sessions.replace(
+        [Message(role=Role.USER, text="My canoe is new.")], scope=TALK, keep=[first.id, "unknown"]
+    )
+    assert memory.sessions.read(scope=TALK) == [first, *new]
+    hits = memory.recall("canoe tent", scope=TALK, include_messages=True)
+    assert {hit.record.content for hit in hits} == {"My canoe is blue.", "My canoe is new."}
+    assert memory.sessions.replace([], scope=TALK, keep=[first.id]) == []
+    assert memory.sessions.read(scope=TALK) == [first]
+    assert memory.sessions.replace(iter([]), scope=TALK) == []
+    assert memory.sessions.read(scope=TALK) == []
+    assert memory.sessions.get(scope=TALK).title == "Boats"
+    assert memory.working.get(scope=TALK).text == "a note"
+    other = Scope.session("other", user=ALICE)
+    assert memory.sessions.replace([], scope=other) == []
+    assert memory.sessions.get(scope=other) is None
+
+
+def test_a_bad_replacement_changes_nothing(memory):
+    """A message that cannot be stored, ids that are none and another kind of scope are refused before anything goes."""
+    said = say(memory, "a", "b")
+    for bad in ("text", [Message(role=Role.USER, text="c"), "d"], Message(role=Role.USER, text="c"), None):
+        with pytest.raises(InvalidInputError):
+            memory.sessions.replace(bad, scope=TALK)
+    for keep in ("a", [7], None, [""]):
+        with pytest.raises(InvalidInputError):
+            memory.sessions.replace([], scope=TALK, keep=keep)
+    with pytest.raises(ScopeError):
+        memory.sessions.replace([], scope=ALICE)
+    with (
+        pytest.raises(InvalidInputError, match="replace: at most 1 "),
+        Memory.open(":memory:", config=Config(max_batch=1)) as small,
+    ):
+        small.sessions.replace(said, scope=TALK)
+    assert memory.sessions.read(scope=TALK) == said
+
+
 def test_nothing_of_a_deleted_user_is_in_the_file(tmp_path):
     """After a delete neither note, run state, title nor the earlier versions can be found in the file."""
     path = tmp_path / "m.db"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -38,7 +38,13 @@ class InMemoryLog:
         self._state = state
 
     def append(
-        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+        self,
+        session: Scope,
+        messages: Sequence[Message],
+        turns: Sequence[MemoryRecord],
+        *,
+        now: datetime,
+        keep: Collection[str] | None = None,
     ) -> list[Message]:
         """See `MessageLog.append`."""
         if not messages:
@@ -48,6 +54,8 @@ class InMemoryLog:
         turn_of = {turn.id: prepared(turn) for turn in turns}
         with self._state.open():
             log = self._conversation(session, now)
+            if keep is not None:
+                forget_messages(self._state, session, [i for i in log.messages if i not in keep])
             log.updated_at = max(log.updated_at, now)
             self._state.mark(RowKind.SESSION, session)
             turn_of = turn_of if is_searchable(log.metadata) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from memkit_core.jsonvalues import JsonValue, canonical_json
@@ -46,7 +46,13 @@ class SQLiteLog:
         self._database = database
 
     def append(
-        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+        self,
+        session: Scope,
+        messages: Sequence[Message],
+        turns: Sequence[MemoryRecord],
+        *,
+        now: datetime,
+        keep: Collection[str] | None = None,
     ) -> list[Message]:
         """See `MessageLog.append`."""
         if not messages:
@@ -55,6 +61,11 @@ class SQLiteLog:
         turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
             scope_id = ensure_scope(connection, session)
+            if keep is not None:
+                rows = connection.execute(
+                    "SELECT id FROM messages WHERE scope_id = ?", (scope_id,)
+                ).fetchall()
+                delete_messages(connection, session, scope_id, [i for (i,) in rows if i not in keep])
             (next_position, searchable), number = (
                 _open_session(connection, scope_id, now),
                 next_change(connection),
