@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from memkit_core.errors import InvalidInputError, ModelError, shown
@@ -54,20 +55,29 @@ class _Model:
         return self._name
 
     def __call__(self, prompt: str) -> str:
-        try:
-            answer = self._call(prompt)
-        except ModelError:
-            raise
-        except Exception as error:  # a vendor's client raises what it likes
-            raise ModelError(f"{type(error).__name__}: {error}", model=self._name) from error
-        if inspect.iscoroutine(answer):
-            answer.close()
-            raise ModelError("is asynchronous; give a model that answers at once", model=self._name)
-        text = _text(answer)
-        said = None if text is None else _said(text)
-        if said is None or not said.strip():
-            raise ModelError(f"answered with {shown(answer)}, not with a text", model=self._name)
-        return storable(said)
+        return answered(partial(self._call, prompt), model=self._name)
+
+
+def answered(ask: Callable[[], object], *, model: str) -> str:
+    """The text that a model says when `ask` asks it, without what it thinks in front of it.
+
+    Raises:
+        ModelError: it fails, or answers with something that is no text or a blank one.
+    """
+    try:
+        answer = ask()
+    except ModelError:
+        raise
+    except Exception as error:  # a vendor's client raises what it likes
+        raise ModelError(f"{type(error).__name__}: {error}", model=model) from error
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise ModelError("is asynchronous; give a model that answers at once", model=model)
+    text = _text(answer)
+    said = None if text is None else _said(text)
+    if said is None or not said.strip():
+        raise ModelError(f"answered with {shown(answer)}, not with a text", model=model)
+    return storable(said)
 
 
 def _said(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
+from datetime import date
 
 from memkit_core.models import MESSAGES, MemoryRecord, Message, ScoredRecord
 
@@ -15,6 +16,11 @@ _ABOUT_PROFILE = "Profile: what is known about the user, the most important firs
 _ABOUT_GUIDANCE = "How to keep the working memory, and what it says."
 _ABOUT_RECALLED = (
     "Recalled from earlier conversations and saved memories, of each kind the most relevant first."
+)
+_CHAT = (
+    "You are a helpful assistant with a long-term memory. Blocks in tags below tell what you know of this "
+    "person and what was said earlier: use it where it helps, and say so when you do not know. Answer in the "
+    "language you are asked in. Today is {today}."
 )
 _SUMMARY = (
     "You keep the summary of a conversation between a user and an assistant. Below stand the summary so "
@@ -37,6 +43,11 @@ def as_data(text: str) -> str:
 def fence(name: str, lines: Iterable[str], *, about: str) -> str:
     """A block of lines inside tags that says what it is; the lines must be made safe by `as_data`."""
     return "\n".join([f"<{name}>", f"{about} {_DATA}", *lines, f"</{name}>"])
+
+
+def chat_system(today: date) -> str:
+    """The system text of `memkit chat`; what is remembered stands behind it."""
+    return _CHAT.format(today=today.isoformat())
 
 
 def summary_block(text: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from memkit_core.aio.hops import Hops
 from memkit_core.formation.resolving import ConsolidationReport
 from memkit_core.live import Live
-from memkit_core.models import DeleteReceipt
+from memkit_core.models import MEMORIES, DeleteReceipt
 from memkit_core.ports import JobState, Judge, LoggedRecall
 from memkit_core.scope import Scope
 from memkit_core.settings import ForgetPolicy
-from memkit_core.upkeep import Finding, Findings, Forgotten, JobRun, ReembedReport, Stats, Upkeep
+from memkit_core.upkeep import Finding, Findings, Forgotten, Indexed, JobRun, ReembedReport, Stats, Upkeep
 from memkit_core.upkeep.decay import Progress
 from memkit_core.upkeep.reembed import EmbeddingProgress
 
@@ -62,6 +62,10 @@ class AsyncUpkeep(Live):
     async def stats(self) -> Stats:
         """See `Upkeep.stats`."""
         return await self._hops.run(self._upkeep.stats)
+
+    async def indexed(self, id: str, *, scope: Scope, space: str = MEMORIES) -> Indexed | None:  # noqa: A002 - as in `Upkeep.indexed`
+        """See `Upkeep.indexed`."""
+        return await self._hops.run(self._upkeep.indexed, id, scope=scope, space=space)
 
     async def recall_log(self, *, judged: bool = False, limit: int = 10_000) -> list[LoggedRecall]:
         """See `Upkeep.recall_log`."""

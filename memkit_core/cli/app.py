@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from memkit_core import MemkitError, __version__
+from memkit_core.cli.chatting import chatting
 from memkit_core.cli.demo import demo
 from memkit_core.cli.evaluation import evaluation
 from memkit_core.cli.forgetting import forgetting
@@ -19,6 +20,7 @@ from memkit_core.cli.moving import backing_up, exporting, importing
 from memkit_core.cli.output import drop_stdout, one_line, use_utf8
 from memkit_core.cli.recalling import recalling
 from memkit_core.cli.reembedding import reembedding
+from memkit_core.cli.showing import showing
 from memkit_core.cli.stats import counting
 from memkit_core.cli.upkeep import examining, keeping_up, reindexing, repairing
 from memkit_core.cli.wording import as_command_line
@@ -61,8 +63,10 @@ class _Command(TyperCommand):
 
 _COMMANDS: dict[str, Callable[..., object]] = {
     "demo": demo,
+    "chat": chatting,
     "recall": recalling,
     "list": listing,
+    "show": showing,
     "eval": evaluation,
     "stats": counting,
     "doctor": examining,

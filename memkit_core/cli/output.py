@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memkit_core import MemoryRecord, Scope, ScoredRecord
+from memkit_core.models import MESSAGES
 from memkit_core.text.clean import storable
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -26,7 +28,14 @@ _WIDTH = 80
 
 
 def use_utf8() -> None:
-    """Make stdout and stderr UTF-8, so that every text can be printed in every locale."""
+    """Make stdout and stderr UTF-8, so that every text can be printed in every locale.
+
+    What the process was started without, as by `>&-`, is empty or leads nowhere from now on: else the
+    first files that are opened would take its place.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open to the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -119,15 +128,22 @@ def record_text(record: MemoryRecord) -> str:
     return visible(record.index_text)
 
 
-def hit_table(hits: list[ScoredRecord]) -> Table:
-    """Recalled records, best first: rank, score, time and text."""
+def hit_table(hits: list[ScoredRecord], *, ids: bool = False) -> Table:
+    """Recalled records, best first: rank, score, time and text; with `ids` below, of a turn its session."""
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right")
     table.add_column()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for rank, hit in enumerate(hits, 1):
-        table.add_row(str(rank), f"{hit.score:.3f}", when(hit.record), Text(record_text(hit.record)))
+        text = Text(record_text(hit.record))
+        if ids:
+            turn = hit.record.space == MESSAGES
+            named = (
+                f"said in session {hit.record.metadata.get('session_id')}" if turn else f"id {hit.record.id}"
+            )
+            text.append(f"\n{visible(named)}", style="dim")
+        table.add_row(str(rank), f"{hit.score:.3f}", when(hit.record), text)
     return table
 
 

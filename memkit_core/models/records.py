@@ -128,16 +128,20 @@ class MemoryRecord:
         """Whether it has not expired at `now`; pinned records never expire."""
         return self.pinned or self.expires_at is None or self.expires_at > now
 
+    def telling(self) -> dict[str, object]:
+        """The fields that say something of this record: what it always has, and what is not the default."""
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        always = ("id", "scope", "content", "type", "status", "importance", "created_at")
+        values = {name: getattr(self, name) for name in defaults}
+        told = {name: value for name, value in values.items() if value and value != defaults[name]}
+        return {name: values[name] for name in always} | told
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the fields that say something of this record, escaped."""
         # Only notebooks need it.
         from memkit_core import html
 
-        defaults = {one.name: one.default for one in dataclasses.fields(self)}
-        always = ("id", "scope", "content", "type", "status", "importance", "created_at")
-        values = {name: getattr(self, name) for name in defaults}
-        told = {name: value for name, value in values.items() if value and value != defaults[name]}
-        return html.fields("Memory record", {name: values[name] for name in always} | told)
+        return html.fields("Memory record", self.telling())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from memkit_core.upkeep.decay import Fading, Fate, Forgotten, effective_importan
 from memkit_core.upkeep.doctor import Finding, Level
 from memkit_core.upkeep.jobs import JobRun
 from memkit_core.upkeep.reembed import ReembedReport
-from memkit_core.upkeep.stats import SpaceStats, Stats
+from memkit_core.upkeep.stats import Indexed, SpaceStats, Stats
 from memkit_core.upkeep.upkeep import Findings, Upkeep
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Finding",
     "Findings",
     "Forgotten",
+    "Indexed",
     "JobRun",
     "Level",
     "ReembedReport",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.models import MEMORIES
-from memkit_core.ports import OutboxState
+from memkit_core.models import MEMORIES, MemoryRecord, Target
+from memkit_core.ports import OutboxState, VectorSource
 from memkit_core.stores.handle import StoreHandle
 
 
@@ -52,6 +53,31 @@ class Stats:
     outbox: OutboxState
     file_bytes: int | None
     log_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexed:
+    """How far one record has got.
+
+    Attributes:
+        embedding: the fingerprint of the vector space its vector is of; None while it has no vector.
+        synced: whether the vector index has its newest state.
+    """
+
+    embedding: str | None
+    synced: bool
+
+
+def indexed(store: StoreHandle, record: MemoryRecord, *, now: datetime) -> Indexed:
+    """How far `record` has got; see `Upkeep.indexed`."""
+    target, point = Target(scope=record.scope, space=record.space), record.point_id
+    space = store.space_of(target)
+    source: VectorSource = store.given(space) if space is not None and space.given else store
+    found, _ = source.vectors.scan(target, where=None, now=now, points=[point])
+    waiting = {row.point_id for row in source.outbox.pending(target)}
+    return Indexed(
+        embedding=space.fingerprint if found and space is not None else None, synced=point not in waiting
+    )
 
 
 def stats_of(store: StoreHandle, indexers: Indexers) -> Stats:

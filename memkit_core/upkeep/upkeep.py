@@ -13,9 +13,16 @@ from memkit_core.config import Config
 from memkit_core.embedders.checked import CurrentModel
 from memkit_core.errors import BackendUnavailableError, ConfigError, InvalidInputError, ScopeError, shown
 from memkit_core.indexing import Indexer, Indexers
-from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
+from memkit_core.inputs import (
+    checked_bool,
+    checked_count,
+    checked_enum,
+    checked_id,
+    checked_space,
+    checked_timeout,
+)
 from memkit_core.live import Live
-from memkit_core.models import DeleteReceipt
+from memkit_core.models import MEMORIES, DeleteReceipt
 from memkit_core.ports import JobState, Judge, LoggedRecall, Problem
 from memkit_core.scope import Scope, require_scope
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
@@ -26,7 +33,7 @@ from memkit_core.upkeep.doctor import Doctor, Finding
 from memkit_core.upkeep.forming import form_idle
 from memkit_core.upkeep.jobs import Daily, Every, Job, JobRun, Scheduler
 from memkit_core.upkeep.reembed import EmbeddingProgress, Reembedder, ReembedReport
-from memkit_core.upkeep.stats import Stats, stats_of
+from memkit_core.upkeep.stats import Indexed, Stats, indexed, stats_of
 
 if TYPE_CHECKING:
     from memkit_core.formation.formation import Formation
@@ -191,6 +198,13 @@ class Upkeep(Live):
     def stats(self) -> Stats:
         """What the store holds, in numbers: records, conversations, vectors, what waits, bytes."""
         return stats_of(self._store, self._indexers)
+
+    def indexed(self, id: str, *, scope: Scope, space: str = MEMORIES) -> Indexed | None:  # noqa: A002 - the word every reader expects
+        """The model whose vector a record has, and whether the index has it; None when `Memory.get` gives none."""
+        owner, named, one = require_scope(scope, verb="indexed"), checked_space(space), checked_id(id)
+        now = self._clock()
+        found = self._store.records.get(owner, named, [one], now=now)
+        return indexed(self._store, found[0], now=now) if found else None
 
     def recall_log(self, *, judged: bool = False, limit: int = 10_000) -> list[LoggedRecall]:
         """The newest logged recalls of all scopes, newest first; see `Config.recall_log`.

@@ -6,8 +6,10 @@ from memkit_core import Memory, Scope
 
 COMMANDS = [
     "demo",
+    "chat",
     "recall",
     "list",
+    "show",
     "eval",
     "stats",
     "doctor",

@@ -380,6 +380,9 @@ READS = {
     "Memory.history": lambda case: case.memory.history(
         case.one(*case.other.ids, *case.me.ids), scope=case.scope
     ),
+    "Upkeep.indexed": lambda case: case.memory.upkeep.indexed(
+        case.one(*case.other.ids, *case.me.ids), scope=case.scope
+    ),
     "Documents.search": search_documents,
     "Documents.get": lambda case: case.documents().get([*case.other.ids, *case.me.ids]),
     "Documents.list": lambda case: case.documents().list(filters=case.draw(FILTERS)),
