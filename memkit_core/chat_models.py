@@ -7,11 +7,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.errors import InvalidInputError, ModelError, shown
+from memkit_core.observing import ChatCall
 from memkit_core.ports import ChatModel
 from memkit_core.text.clean import storable
 
 _OPENED = re.compile(r"\s*(?:<(think|thinking|thought|reasoning)>|\[THINK\])", re.IGNORECASE)
+_USAGE = (
+    ("usage_metadata", "input_tokens", "output_tokens"),
+    ("additional_kwargs", "prompt_tokens", "completion_tokens"),
+)
+"""Where LangChain's messages and LlamaIndex's completions hold the tokens that were used."""
 _CLOSED = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -32,9 +39,9 @@ def resolve_chat_model(given: object) -> ChatModel:
     for name in ("invoke", "complete"):
         method = getattr(given, name, None)
         if callable(method):
-            return _Model(method, _name(given))
+            return _Model(method, given)
     if callable(given):
-        return _Model(given, _name(given))
+        return _Model(given, given)
     raise InvalidInputError(
         "a chat model is a function from text to text, or an object with invoke (LangChain) or complete "
         f"(LlamaIndex); got {type(given).__name__} {shown(given)}"
@@ -44,9 +51,10 @@ def resolve_chat_model(given: object) -> ChatModel:
 class _Model:
     """A foreign model behind the port."""
 
-    def __init__(self, call: Callable[[str], Any], name: str) -> None:
+    def __init__(self, call: Callable[[str], Any], given: object) -> None:
         self._call = call
-        self._name = name
+        self._given = given
+        self._name = _name(given)
 
     @property
     def name(self) -> str:
@@ -54,6 +62,17 @@ class _Model:
         return self._name
 
     def __call__(self, prompt: str) -> str:
+        with ChatCall(self._name, of=self._given) as call:
+            answer = self._ask(prompt)
+            text = _text(answer)
+            if call.seen:
+                _tell_tokens(call, prompt, answer, text or "")
+            said = None if text is None else _said(text)
+            if said is None or not said.strip():
+                raise ModelError(f"answered with {shown(answer)}, not with a text", model=self._name)
+            return storable(said)
+
+    def _ask(self, prompt: str) -> Any:
         try:
             answer = self._call(prompt)
         except ModelError:
@@ -63,11 +82,18 @@ class _Model:
         if inspect.iscoroutine(answer):
             answer.close()
             raise ModelError("is asynchronous; give a model that answers at once", model=self._name)
-        text = _text(answer)
-        said = None if text is None else _said(text)
-        if said is None or not said.strip():
-            raise ModelError(f"answered with {shown(answer)}, not with a text", model=self._name)
-        return storable(said)
+        return answer
+
+
+def _tell_tokens(call: ChatCall, prompt: str, answer: object, text: str) -> None:
+    for attribute, read, written in _USAGE:
+        usage = getattr(answer, attribute, None)
+        if isinstance(usage, Mapping):
+            given, answered = usage.get(read), usage.get(written)
+            if isinstance(given, int) and isinstance(answered, int):
+                call.reported(given, answered)
+                return
+    call.estimated(approximate_tokens(prompt), approximate_tokens(text))
 
 
 def _said(text: str) -> str:

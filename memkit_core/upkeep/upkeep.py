@@ -16,6 +16,8 @@ from memkit_core.indexing import Indexer, Indexers
 from memkit_core.inputs import checked_bool, checked_count, checked_enum, checked_timeout
 from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_UPKEEP
 from memkit_core.ports import JobState, Judge, LoggedRecall, Problem
 from memkit_core.scope import Scope, require_scope
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
@@ -60,6 +62,7 @@ class Findings:
         return all(problem.mended for problem in self.problems)
 
 
+@observed(OF_UPKEEP)
 class Upkeep(Live):
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 
