@@ -1,7 +1,9 @@
 """`Config(tracing=Tracing())`: OpenTelemetry spans of what a memory does, without content."""
 
 import itertools
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -38,6 +40,16 @@ SESSION = Scope.session("s", user="alice")
 TRACED = Config(tracing=Tracing(), disk_reserve=1)
 WORD = "zyzzyva"
 """Stands in every text, id, tag, name and metadata value of the session that is watched for content."""
+
+
+TABLES = [
+    # The part of each, as it leads the names of its verbs.
+    ("" if part == "memory" else f"{part}.", table)
+    for name, table in vars(verbs).items()
+    if name.startswith("OF_")
+    for part in [name.removeprefix("OF_").lower()]
+]
+DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +163,16 @@ def test_models_are_asked_within_the_verb(memory, spans):
     assert dict(chat.attributes) == {"gen_ai.operation.name": "chat", "gen_ai.request.model": "<lambda>"}
 
 
+def test_what_is_embedded_for_a_flush_is_within_it(memory, spans):
+    """A flush with a time limit embeds in a thread of its own, and in its own span."""
+    memory._worker.stop(5)
+    memory.add("The tent is green.", scope=ALICE, background=True)
+    assert memory.flush(20)
+    found = spans()
+    (asked,) = (span for span in found if span.name.startswith("embeddings "))
+    assert asked.parent.span_id == one(found, "memkit.flush").context.span_id
+
+
 def test_tokens_are_told_only_where_the_model_reports_them(memory, spans):
     """`gen_ai.usage.*` holds what the model said, and no estimate."""
 
@@ -214,6 +236,8 @@ def test_ids_are_told_only_where_asked_for(spans):
                 memory.update("r2", scope=session, content="x")
             memory.delete("r1", scope=session)
             memory.sessions.append([said("Hello.")], scope=session)
+            memory.recall("tent", scope=session)
+            memory.runs.save("r3", None, scope=session)
         assert record.id == "r1"
         told = [
             (
@@ -223,8 +247,8 @@ def test_ids_are_told_only_where_asked_for(spans):
             for span in spans()
             if "memkit.verb" in span.attributes
         ]
-        expected = [("r1", "monday"), ("r1", "monday"), ("r2", "monday"), ("r1", "monday"), (None, "monday")]
-        assert told == (expected if tracing.ids else [(None, None)] * 5)
+        of = "r1", "r1", "r2", "r1", None, None, None
+        assert told == ([(record, "monday") for record in of] if tracing.ids else [(None, None)] * 7)
 
 
 async def test_the_context_reaches_the_worker_threads(spans):
@@ -487,8 +511,7 @@ def test_no_content_and_no_id_is_ever_in_a_span(tmp_path, spans):
         failed_before = {verb for verb, tally in memory.counters.writes.items() if tally.failed}
         mislead(memory)
     found = spans()
-    tables = [getattr(verbs, name) for name in dir(verbs) if name.startswith("OF_")]
-    observed = {verb.name for table in tables for verb in table.values()}
+    observed = {verb.name for _, table in TABLES for verb in table.values()}
     assert {span.attributes["memkit.verb"] for span in found if "memkit.verb" in span.attributes} == observed
     assert failed_before == set()
     shown = [
@@ -503,6 +526,32 @@ def test_no_content_and_no_id_is_ever_in_a_span(tmp_path, spans):
     ]
     assert [part for part in shown if WORD in part] == []
     assert sum(span.status.status_code is StatusCode.ERROR for span in found) >= 12
+
+
+def test_the_page_names_every_span_and_attribute(tmp_path, spans):
+    """Each verb that is observed stands in `docs/observability.md`, and so does each attribute that memkit sets."""
+    page = DOCS.read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for lead, table in TABLES:
+        for verb in table.values():
+            name = verb.operation or f"memkit.{lead}<verb>"
+            row = next(row for row in rows if row.startswith(f"| `{name}` "))
+            told = verb.name if verb.operation else verb.name.removeprefix(lead)
+            assert f"`{told}`" in row, verb.name
+    with Memory.open(
+        tmp_path / "m.db", config=Config(tracing=Tracing(ids=True), recall_log=RecallLog())
+    ) as memory:
+        drive(memory, tmp_path)
+        mislead(memory)
+    attributes = {name for span in spans() for name in span.attributes}
+    assert [name for name in attributes if not any(f"`{name}`" in row for row in rows)] == []
+
+
+def test_the_examples_of_the_page(run_script):
+    """The Python of `docs/observability.md` runs as it stands there."""
+    for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL):
+        told = run_script(code)
+        assert ("search_memory" in told) == ("ConsoleSpanExporter" in code)
 
 
 def test_a_model_outside_of_a_memory_is_not_traced(spans):
