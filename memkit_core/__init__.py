@@ -60,7 +60,7 @@ from memkit_core.models import (
 )
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, ScopeKind
-from memkit_core.settings import ForgetPolicy, Forgetting, RecallLog, Schedule
+from memkit_core.settings import ForgetPolicy, Forgetting, RecallLog, Schedule, Tracing
 
 if TYPE_CHECKING:
     from memkit_core.aio import AsyncMemory
@@ -164,6 +164,7 @@ __all__ = [
     "Status",
     "Summary",
     "ToolCall",
+    "Tracing",
     "Verdict",
     "metadata_key",
     "parse_filter",

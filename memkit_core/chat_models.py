@@ -8,11 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.errors import InvalidInputError, ModelError, shown
+from memkit_core.observing import ChatCall
 from memkit_core.ports import ChatModel
 from memkit_core.text.clean import storable
 
 _OPENED = re.compile(r"\s*(?:<(think|thinking|thought|reasoning)>|\[THINK\])", re.IGNORECASE)
+_USAGE = (
+    ("usage_metadata", "input_tokens", "output_tokens"),
+    ("additional_kwargs", "prompt_tokens", "completion_tokens"),
+)
+"""Where LangChain's messages and LlamaIndex's completions hold the tokens that were used."""
 _CLOSED = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -33,9 +40,9 @@ def resolve_chat_model(given: object) -> ChatModel:
     for name in ("invoke", "complete"):
         method = getattr(given, name, None)
         if callable(method):
-            return _Model(method, _name(given))
+            return _Model(method, given)
     if callable(given):
-        return _Model(given, _name(given))
+        return _Model(given, given)
     raise InvalidInputError(
         "a chat model is a function from text to text, or an object with invoke (LangChain) or complete "
         f"(LlamaIndex); got {type(given).__name__} {shown(given)}"
@@ -45,9 +52,10 @@ def resolve_chat_model(given: object) -> ChatModel:
 class _Model:
     """A foreign model behind the port."""
 
-    def __init__(self, call: Callable[[str], Any], name: str) -> None:
+    def __init__(self, call: Callable[[str], Any], given: object) -> None:
         self._call = call
-        self._name = name
+        self._given = given
+        self._name = _name(given)
 
     @property
     def name(self) -> str:
@@ -55,11 +63,17 @@ class _Model:
         return self._name
 
     def __call__(self, prompt: str) -> str:
-        return answered(partial(self._call, prompt), model=self._name)
+        with ChatCall(self._name, of=self._given) as call:
+            tell = partial(_tell_tokens, call, prompt) if call.seen else None
+            return answered(partial(self._call, prompt), model=self._name, tell=tell)
 
 
-def answered(ask: Callable[[], object], *, model: str) -> str:
+def answered(
+    ask: Callable[[], object], *, model: str, tell: Callable[[object, str], None] | None = None
+) -> str:
     """The text that a model says when `ask` asks it, without what it thinks in front of it.
+
+    `tell` is told the answer and its whole text before that is looked at.
 
     Raises:
         ModelError: it fails, or answers with something that is no text or a blank one.
@@ -74,10 +88,23 @@ def answered(ask: Callable[[], object], *, model: str) -> str:
         answer.close()
         raise ModelError("is asynchronous; give a model that answers at once", model=model)
     text = _text(answer)
+    if tell is not None:
+        tell(answer, text or "")
     said = None if text is None else _said(text)
     if said is None or not said.strip():
         raise ModelError(f"answered with {shown(answer)}, not with a text", model=model)
     return storable(said)
+
+
+def _tell_tokens(call: ChatCall, prompt: str, answer: object, text: str) -> None:
+    for attribute, read, written in _USAGE:
+        usage = getattr(answer, attribute, None)
+        if isinstance(usage, Mapping):
+            given, answered = usage.get(read), usage.get(written)
+            if isinstance(given, int) and isinstance(answered, int):
+                call.reported(given, answered)
+                return
+    call.estimated(approximate_tokens(prompt), approximate_tokens(text))
 
 
 def _said(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from memkit_core.errors import ConfigError, shown
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import id_problem
-from memkit_core.settings import Forgetting, RecallLog, Schedule
+from memkit_core.settings import Forgetting, RecallLog, Schedule, Tracing
 
 if TYPE_CHECKING:
     from memkit_core.ports import Extractor, Judge
@@ -27,6 +27,7 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "forgetting": (Forgetting,),
     "upkeep": (Schedule, type(None)),
     "recall_log": (RecallLog, type(None)),
+    "tracing": (Tracing, type(None)),
 }
 
 
@@ -109,6 +110,8 @@ class Config:
             since a model may hold a key.
         recall_log: that each recall is kept with its scopes, hits and their signals, so that
             `memory.feedback` can say what was useful; None keeps nothing.
+        tracing: that each call is an OpenTelemetry span, without content; needs the extra `otel`, and goes to the tracer
+            provider that the application sets. None for no spans; `memory.counters` counts in any case.
         redact: applied to every text before it is embedded or stored: records, messages, documents,
             notes, summaries, imports, logged queries; `memkit_core.SecretRedactor()` or a function of your own from text
             to text, to which it must be a no-op to be applied again. None stores all as it is.
@@ -154,6 +157,7 @@ class Config:
     extractor: Extractor | None = None
     judge: Judge | None = None
     recall_log: RecallLog | None = None
+    tracing: Tracing | None = None
     redact: Callable[[str], str] | None = None
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
 

@@ -148,6 +148,7 @@ _OF_A_MEMORY = frozenset(
         "extractor",
         "judge",
         "recall_log",
+        "tracing",
         "max_note_chars",
         "note_versions",
         "index_messages",

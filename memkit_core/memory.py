@@ -49,6 +49,8 @@ from memkit_core.models import (
     RecordType,
     Status,
 )
+from memkit_core.observing import Counters, Observer, observed
+from memkit_core.observing.verbs import OF_MEMORY
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, require_scope
@@ -97,6 +99,7 @@ class Capabilities:
     outbox: OutboxState
 
 
+@observed(OF_MEMORY)
 class Memory(Live):
     """Long-term memory: scoped records and conversations, durable and searchable.
 
@@ -129,13 +132,16 @@ class Memory(Live):
         self._parts = parts
         self._redaction = None if config.redact is None else _redaction(config.redact)
         # Closed with this memory, though others of this process may go on with the store.
-        self._store = StoreHandle(parts.store, self._redaction)
+        self._observer = Observer(config.tracing)
+        self._store = StoreHandle(parts.store, self._redaction, observer=self._observer)
         self._clock = clock
         self._indexers = parts.indexers
         self._accesses = AccessCounts(parts.store.records)
         self._notes = None if config.recall_log is None else self._recall_notes(config.recall_log)
         self._noted = Noted(self._accesses, self._notes)
-        self._worker = Worker(parts.indexers, self._noted, interval=config.outbox_seconds)
+        self._worker = Worker(
+            parts.indexers, self._noted, interval=config.outbox_seconds, observer=self._observer
+        )
         self._recall = Recall(
             self._store, parts.model, parts.indexers.own, parts.copies, words=shared_words()
         )
@@ -791,7 +797,7 @@ class Memory(Live):
             sessions=self.sessions,
             summaries=self.summaries,
             list_records=self.list_records,
-            recall=self._answered,
+            recall=self._recall_of_turn,
             config=self.config,
             clock=self._clock,
             count=resolve_token_counter(count),
@@ -817,6 +823,10 @@ class Memory(Live):
         result = self.recall(query, scope=own if scopes is None else scopes, top_k=top_k)
         ordered = sorted(result, key=lambda hit: hit.scope.kind.breadth)
         return replace(result, hits=tuple(ordered))
+
+    def _recall_of_turn(self, query: RecallQuery) -> RecallResult:
+        # By a name of its own, for `observed`.
+        return self._answered(query)
 
     def _answered(self, query: RecallQuery) -> RecallResult:
         if query.include_messages:
@@ -1094,6 +1104,11 @@ class Memory(Live):
             embedding_model=self._parts.model().model,
             outbox=self._indexers.state(),
         )
+
+    @property
+    def counters(self) -> Counters:
+        """What was done through this memory since it was opened: writes, recalls and their latency, models asked."""
+        return self._observer.counting.read()
 
     @property
     def redacted(self) -> dict[str, int]:

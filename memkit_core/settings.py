@@ -1,4 +1,4 @@
-"""Settings of upkeep and of the recall log: what is forgotten, when, and what is kept of recalls."""
+"""Settings of upkeep, the recall log and tracing: what is forgotten, when, what is kept of recalls and told of calls."""
 
 from __future__ import annotations
 
@@ -126,6 +126,23 @@ class RecallLog:
         if not isinstance(self.query, str) or self.query not in ("text", "hash"):
             raise ConfigError(f"query must be text or hash, got {shown(self.query)}")
         _check_numbers(self, above=("keep",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """That the calls of a memory are OpenTelemetry spans; see `Config.tracing` and docs/observability.md.
+
+    Attributes:
+        ids: whether a span names the one record and the session that it is about
+            (`gen_ai.memory.record.id`, `gen_ai.conversation.id`). Ids may be names or addresses of people.
+    """
+
+    ids: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no switch."""
+        if not isinstance(self.ids, bool):
+            raise ConfigError(f"ids must be True or False, got {shown(self.ids)}")
 
 
 _LONGEST_DAYS = 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -11,6 +12,7 @@ from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
 from memkit_core.models import MemoryRecord
+from memkit_core.observing import Observer, use
 from memkit_core.recall.noting import Noted
 
 _log = logging.getLogger("memkit.index")
@@ -26,8 +28,11 @@ class Worker:
     it never keeps a process alive. In a forked child the first of these starts a new one.
     """
 
-    def __init__(self, indexers: Indexers, noted: Noted, *, interval: float) -> None:
-        """Nothing runs yet."""
+    def __init__(
+        self, indexers: Indexers, noted: Noted, *, interval: float, observer: Observer | None = None
+    ) -> None:
+        """Nothing runs yet; `observer` counts what the thread asks of an embedder."""
+        self._observer = observer
         self._indexers = indexers
         self._noted = noted
         self._interval = interval
@@ -106,6 +111,7 @@ class Worker:
         return not thread.is_alive()
 
     def _run(self, woken: threading.Event, hurried: threading.Event) -> None:
+        use(self._observer)
         next_round = time.monotonic() + self._interval
         while not self._stopped:
             if woken.wait(max(next_round - time.monotonic(), 0.0)):
@@ -161,7 +167,10 @@ def run_within(seconds: float, work: Callable[[], None]) -> bool:
         except MemkitError as error:
             failed.append(error)
 
-    thread = threading.Thread(target=run, name="memkit-flush", daemon=True)
+    # With the caller's context, so that what is embedded counts for who waits for it.
+    thread = threading.Thread(
+        target=contextvars.copy_context().run, args=(run,), name="memkit-flush", daemon=True
+    )
     try:
         thread.start()
     except RuntimeError:

@@ -36,6 +36,7 @@ from memkit_core.models import (
     RecordType,
     Status,
 )
+from memkit_core.observing import Counters
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import TokenCounter
 from memkit_core.recall.weights import Ranking
@@ -88,6 +89,11 @@ class AsyncMemory(Live):
     def memory(self) -> Memory:
         """The memory itself, for code that does not await."""
         return self._memory
+
+    @property
+    def counters(self) -> Counters:
+        """See `Memory.counters`; reads no store, so that there is nothing to await."""
+        return self._memory.counters
 
     async def add(
         self,

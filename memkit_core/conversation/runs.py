@@ -10,11 +10,14 @@ from memkit_core.inputs import checked_id, checked_version
 from memkit_core.jsonvalues import JsonValue, checked_metadata
 from memkit_core.live import Live
 from memkit_core.models import RUNS, DeleteReceipt, RunState, StoredValue
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_RUNS
 from memkit_core.ports import RecordStore
 from memkit_core.scope import Scope, require_scope
 from memkit_core.times import Clock
 
 
+@observed(OF_RUNS)
 class Runs(Live):
     """Saves, loads and lists the states of runs, by scope. Reached as `memory.runs`; thread-safe."""
 

@@ -26,6 +26,8 @@ from memkit_core.inputs import (
 from memkit_core.jsonvalues import checked_metadata
 from memkit_core.live import Live
 from memkit_core.models import DeleteReceipt, Message, Session
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_SESSIONS
 from memkit_core.omitted import OMITTED, Omitted
 from memkit_core.ports import RecordStore, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
@@ -35,6 +37,7 @@ _TITLE_MESSAGES = 12
 _LARGEST = 2**31
 
 
+@observed(OF_SESSIONS)
 class Sessions(Live):
     """Appends, reads and deletes the messages of sessions. Reached as `memory.sessions`; thread-safe.
 
@@ -65,7 +68,7 @@ class Sessions(Live):
         self._changed = changed
         self._find = find
         self._settle = settle
-        self.queue = PersistQueue(self._write, config=config)
+        self.queue = PersistQueue(self._write_queued, config=config)
 
     def append(self, messages: Iterable[Message], *, scope: Scope) -> list[Message]:
         """Append messages to a session, in order, and return them as stored.
@@ -117,6 +120,9 @@ class Sessions(Live):
             self._store.log.delete(session, gone)
         self._changed()
         return stored
+
+    def _write_queued(self, session: Scope, checked: list[Message]) -> list[Message]:
+        return self._write(session, checked)
 
     def _write(
         self, session: Scope, checked: list[Message], *, keep: Collection[str] | None = None

@@ -17,6 +17,8 @@ from memkit_core.inputs import checked_count
 from memkit_core.live import Live
 from memkit_core.locks import ThreadLock
 from memkit_core.models import DeleteReceipt, Message, Summary
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_SUMMARIES
 from memkit_core.ports import RecordStore, Summarizer, TokenCounter
 from memkit_core.scope import Scope, ScopeKind, require_scope
 from memkit_core.stores.turns import words_of
@@ -74,6 +76,7 @@ class _Unsaved:
     messages: int
 
 
+@observed(OF_SUMMARIES)
 class Summaries(Live):
     """Makes, reads and deletes the rolling summaries of sessions. Thread-safe.
 

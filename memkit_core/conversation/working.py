@@ -13,6 +13,8 @@ from memkit_core.inputs import checked_version
 from memkit_core.jsonvalues import JsonValue, canonical_json
 from memkit_core.live import Live
 from memkit_core.models import NOTES, Note, NoteFormat, StoredValue
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_WORKING
 from memkit_core.ports import RecordStore
 from memkit_core.scope import Scope, ScopeKind, require_scope
 from memkit_core.times import Clock
@@ -24,6 +26,7 @@ _KEY = "working memory"
 _NO_VERSION = 0
 
 
+@observed(OF_WORKING)
 class WorkingMemory(Live):
     """Reads and writes one note per session or user. Reached as `memory.working`; thread-safe.
 

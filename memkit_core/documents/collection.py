@@ -52,6 +52,8 @@ from memkit_core.models import (
     Status,
     Target,
 )
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_DOCUMENTS
 from memkit_core.ports import Chunker, Embedder, Level, ListQuery, RecordStore, Vector, VectorSpace
 from memkit_core.recall.copies import PartitionCopies
 from memkit_core.recall.query import RecallQuery
@@ -65,6 +67,7 @@ _log = logging.getLogger("memkit")
 _PAGE = 1000
 
 
+@observed(OF_DOCUMENTS)
 class Documents(Live):
     """A named collection of texts that belongs to one scope. Reached as `memory.documents`; thread-safe.
 

@@ -15,6 +15,7 @@ from memkit_core.embedders.absent import AbsentEmbedder
 from memkit_core.embedders.texts import is_blank
 from memkit_core.errors import MissingDependencyError, ModelError
 from memkit_core.locks import ThreadLock
+from memkit_core.observing import EmbeddingCall
 from memkit_core.ports import Embedder, Matrix, Vector, VectorSpace
 from memkit_core.sequences import chunked
 
@@ -179,7 +180,8 @@ class CheckedEmbedder:
         return self._dimension or len(self._ask_query("dimension"))
 
     def _call(self, embed: Callable[[], Matrix], count: int) -> Matrix:
-        rows = self._checked(embed, count)
+        with EmbeddingCall(self.model, of=self._embedder, texts=count, local=self.fast):
+            rows = self._checked(embed, count)
         with self._mutex:
             if self._dimension is None:
                 self._dimension = rows.shape[1]

@@ -44,7 +44,7 @@ class LangChainEmbedder:
         self.fast = getattr(embeddings, "fast", False) is True
         self.knows = getattr(embeddings, "knows", None)
         self.embed_words = getattr(embeddings, "embed_words", None)
-        self._embeddings = embeddings
+        self._embeddings = self.wrapped = embeddings
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`."""
@@ -61,7 +61,7 @@ class LlamaIndexEmbedder:
     def __init__(self, embedding: TextEmbedding, *, model: str, revision: str) -> None:
         """Use `embedding`, known by `model`."""
         self.model, self.revision = model, revision
-        self._embedding = embedding
+        self._embedding = self.wrapped = embedding
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed_documents`."""

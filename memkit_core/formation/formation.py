@@ -15,6 +15,8 @@ from memkit_core.formation.running import FormationReport, Run, Workshop
 from memkit_core.inputs import checked_amount, checked_bool, checked_timeout
 from memkit_core.live import Live
 from memkit_core.models import MemoryRecord, Role
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_FORMATION
 from memkit_core.ports import Extractor, Judge, RecordStore
 from memkit_core.scope import Scope, ScopeKind, require_scope
 from memkit_core.times import Clock
@@ -24,6 +26,7 @@ _LOOK_BACK = timedelta(days=30)
 _MOST = 2**53
 
 
+@observed(OF_FORMATION)
 class Formation(Live):
     """Forms memories of what was said. Reached as `memory.formation`; thread-safe; has no thread of its own.
 

@@ -8,6 +8,7 @@ from memkit_core.errors import ClosedError, ConfigError
 
 if TYPE_CHECKING:
     from memkit_core.models import Target
+    from memkit_core.observing import Observer
     from memkit_core.ports import (
         Copyable,
         JobTable,
@@ -33,10 +34,16 @@ if TYPE_CHECKING:
 class StoreHandle:
     """A `RecordStore` that can be closed for its own holder while the store goes on for others."""
 
-    def __init__(self, store: RecordStore, redaction: Redaction | None = None) -> None:
-        """Open, as `store` is; what is written through this handle goes through `redaction` first."""
+    def __init__(
+        self, store: RecordStore, redaction: Redaction | None = None, *, observer: Observer | None = None
+    ) -> None:
+        """Open, as `store` is; what is written through this handle goes through `redaction` first.
+
+        `observer` sees what the parts of the holder do.
+        """
         self._store = store
         self._redaction = redaction
+        self.observer = observer
         self.closed = False
 
     def check_open(self) -> None:

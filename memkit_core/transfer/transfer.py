@@ -17,6 +17,8 @@ from memkit_core.errors import (
 from memkit_core.inputs import checked_bool, checked_enum, checked_scopes, checked_space, listed
 from memkit_core.live import Live
 from memkit_core.models import NOTES, RUNS, RecordType, Target
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_TRANSFER
 from memkit_core.ports import Selection, VectorSpace
 from memkit_core.scope import Scope
 from memkit_core.stores.handle import StoreHandle
@@ -27,6 +29,7 @@ from memkit_core.transfer.reports import BackupReport, ExportReport, ImportRepor
 from memkit_core.transfer.watermarks import read_watermark
 
 
+@observed(OF_TRANSFER)
 class Transfer(Live):
     """Exports, imports and backups. Reached as `memory.transfer`; thread-safe.
 

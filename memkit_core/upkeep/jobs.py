@@ -13,6 +13,7 @@ from typing import Protocol
 
 from memkit_core.errors import ClosedError, LeaseLostError, MemkitError
 from memkit_core.locks import ThreadLock
+from memkit_core.observing import observer_of, use
 from memkit_core.ports import JobState, RecordStore
 from memkit_core.times import Clock
 
@@ -147,6 +148,7 @@ class Scheduler:
         return min(max(min(waits, default=0.0), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def _go_on(self, stopping: threading.Event) -> None:
+        use(observer_of(self._store))
         pause = 0.0
         while not stopping.wait(pause):
             pause = _LONGEST_PAUSE

@@ -31,6 +31,7 @@ from memkit_core.errors import (
 )
 from memkit_core.indexing.embedding import vectors_of
 from memkit_core.inputs import checked_id
+from memkit_core.observing import observer_of, use
 from memkit_core.ports import RecordStore, Unembedded, VectorSpace
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Reembedder:
         """Do it in a thread that tries until it is done, the memory is closed, or another model is chosen."""
 
         def run() -> None:
+            use(observer_of(self._store))
             while True:
                 try:
                     self.run(given, embedding_model=embedding_model, progress=None)

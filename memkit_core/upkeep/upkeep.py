@@ -23,6 +23,8 @@ from memkit_core.inputs import (
 )
 from memkit_core.live import Live
 from memkit_core.models import MEMORIES, DeleteReceipt
+from memkit_core.observing import observed
+from memkit_core.observing.verbs import OF_UPKEEP
 from memkit_core.ports import JobState, Judge, LoggedRecall, Problem
 from memkit_core.scope import Scope, require_scope
 from memkit_core.settings import ForgetPolicy, Forgetting, Schedule
@@ -67,6 +69,7 @@ class Findings:
         return all(problem.mended for problem in self.problems)
 
 
+@observed(OF_UPKEEP)
 class Upkeep(Live):
     """Verbs on the store as a whole. Reached as `memory.upkeep`; thread-safe."""
 

@@ -669,6 +669,7 @@ WRITES = {
 }
 NEITHER = {
     *("Memory.open", "Memory.close", "Memory.closed", "Memory.path", "Memory.flush"),
+    "Memory.counters",  # numbers of the process, for its operator
     "Memory.redacted",  # counts of the process, by kind, for its operator
     "Memory.capabilities",  # of the whole memory: counts and the embedder's last error, for its operator
     "Memory.documents",  # gives a collection, whose verbs are listed

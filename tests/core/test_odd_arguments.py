@@ -23,6 +23,7 @@ from memkit_core import (
     Role,
     Schedule,
     Scope,
+    Tracing,
 )
 from memkit_core.models import MEMORIES, MESSAGES, Status
 
@@ -281,7 +282,7 @@ def test_opening(tmp_path, monkeypatch, parameter):
             pytest.fail(f"{parameter}={name}: {type(error).__name__}: {str(error)[:200]}", pytrace=False)
 
 
-@pytest.mark.parametrize("kind", [Ranking, Config, RecallLog, Forgetting, Schedule])
+@pytest.mark.parametrize("kind", [Ranking, Config, RecallLog, Forgetting, Schedule, Tracing])
 def test_settings(kind):
     """Settings and weights that cannot be used are a typed error when they are made."""
     for field in inspect.signature(kind).parameters:

@@ -1,0 +1,105 @@
+"""Which verbs are observed, and what OpenTelemetry calls them.
+
+The operations are those of the semantic conventions for generative AI
+(https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md, in development), which
+have `upsert_memory` for what may create, update or merge "without the caller choosing which". What they have no
+name for is `memkit.<verb>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_UPSERT, _UPDATE, _DELETE = "upsert_memory", "update_memory", "delete_memory"
+SEARCH, RETRIEVAL = "search_memory", "retrieval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One verb of a part.
+
+    Attributes:
+        name: with its part in front, such as `sessions.append`.
+        operation: `gen_ai.operation.name`, None where the conventions have none.
+        writes, recalls: what it counts as.
+        asks: whether it may call a model; a read that does not is only seen by spans.
+    """
+
+    name: str
+    operation: str | None = None
+    writes: bool = False
+    recalls: bool = False
+    asks: bool = True
+
+    @property
+    def names_a_record(self) -> bool:
+        """Whether its `id` is that of one memory."""
+        return self.operation in (_UPDATE, _DELETE) or self.name == "promote"
+
+
+def _verbs(
+    part: str,
+    *,
+    writes: Mapping[str, str | None] | Iterable[str] = (),
+    calls: Mapping[str, str | None] | Iterable[str] = (),
+    reads: Iterable[str] = (),
+) -> dict[str, Verb]:
+    """The verbs of a part by their names in it; those with an operation of the conventions as a mapping."""
+    lead = f"{part}." if part else ""
+    named = {one: Verb(name=lead + one, operation=op, writes=True) for one, op in _pairs(writes)}
+    named |= {one: Verb(name=lead + one, operation=op) for one, op in _pairs(calls)}
+    return named | {one: Verb(name=lead + one, asks=False) for one in reads}
+
+
+def _pairs(names: Mapping[str, str | None] | Iterable[str]) -> list[tuple[str, str | None]]:
+    return [*names.items()] if isinstance(names, Mapping) else [(name, None) for name in names]
+
+
+_RECALL = Verb(name="recall", operation=SEARCH, recalls=True)
+
+OF_MEMORY = _verbs(
+    "",
+    writes={
+        "add": _UPSERT,
+        "add_many": _UPSERT,
+        "update": _UPDATE,
+        "confirm": _UPDATE,
+        "reject": _UPDATE,
+        "archive": _UPDATE,
+        "restore": _UPDATE,
+        "supersede": _UPDATE,
+        "undo": _UPDATE,
+        "promote": _UPSERT,
+        "compact": _UPSERT,
+        "delete": _DELETE,
+        "feedback": None,
+    },
+    calls=("turn_context", "flush"),
+    reads=("get", "history", "list_records"),
+) | {"recall": _RECALL, "_recall_of_turn": _RECALL}
+OF_SESSIONS = _verbs(
+    "sessions",
+    writes=("append", "replace", "create", "update", "generate_title", "delete", "clear"),
+    calls=("relevant_window",),
+    reads=("read", "for_model", "window", "get", "list"),
+) | {"_write_queued": Verb(name="sessions.queue", writes=True)}
+OF_SUMMARIES = _verbs("summaries", writes=("update", "clear"), reads=("get", "context"))
+OF_WORKING = _verbs("working", writes=("update", "clear", "undo"), reads=("get", "history", "instructions"))
+OF_RUNS = _verbs("runs", writes=("save", "delete"), reads=("load", "list"))
+OF_FORMATION = _verbs(
+    "formation", writes=("run", "run_due", "set_budget"), reads=("due", "set_aside", "budget")
+)
+OF_DOCUMENTS = _verbs(
+    "documents",
+    writes=("put", "add_document", "delete", "clear"),
+    calls={"search": RETRIEVAL},
+    reads=("get", "chunks", "vectors", "list"),
+)
+OF_TRANSFER = _verbs("transfer", writes=("import_jsonl",), calls=("export_jsonl", "backup"))
+OF_UPKEEP = _verbs(
+    "upkeep",
+    writes=("repair", "sweep", "forget", "purge", "consolidate", "reembed"),
+    calls=("verify", "reindex", "doctor", "run_due"),
+    reads=("stats", "recall_log", "jobs", "indexed"),
+)
