@@ -35,6 +35,8 @@ from memkit_core.times import utc_now
 
 _PROMPT = "> "
 _LONGEST_ERROR = 500
+_MOST_TOKENS = 30_000
+"""Of a prompt: fits into most models, so that a page that was pasted does not end the session."""
 _MEND = "; what you said is kept: check --model, OPENAI_API_KEY and OPENAI_BASE_URL, and say it again"
 _HELP = """\
 /remember TEXT  keep TEXT as a memory of the user
@@ -189,12 +191,13 @@ class _Chat:
             system=chat_system(utc_now().date()),
             scopes=self.scopes,
             include_messages=True,
+            max_tokens=_MOST_TOKENS,
         )
         self._tell_recalled(context)
         if self.answer is None:
             return
         with stderr().status("thinking"):
-            said = self.answer(context.messages)
+            said = self.answer(context.messages).strip()
         self.memory.sessions.append([Message(role=Role.ASSISTANT, text=said)], scope=self.session)
         # Only a terminal is given lines of its width.
         stdout().print(visible(said), soft_wrap=not sys.stdout.isatty())
