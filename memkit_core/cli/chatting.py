@@ -80,9 +80,8 @@ def chatting(
         raise typer.BadParameter("say who chats: --user")
     if str(db) == IN_MEMORY:
         raise typer.BadParameter(f"--db {IN_MEMORY} would forget everything at once; give a file")
-    scope = scope_of(
-        user=user, session=session or f"chat-{utc_now():%Y%m%d-%H%M%S}", workspace=workspace, org=org
-    )
+    named = f"chat-{utc_now():%Y%m%d-%H%M%S}" if session is None else session
+    scope = scope_of(user=user, session=named, workspace=workspace, org=org)
     # Before the file is made.
     answer = None if model is None else chat_model(model)
     with _opened(db, embedder) as memory:
@@ -217,7 +216,7 @@ class _Chat:
 
     def remember(self, text: str) -> None:
         record = self.memory.add(text, scope=self.user)
-        _note(f"remembered of {self.user}: id {record.id}")
+        _note(f"remembered for {self.user}: id {record.id}")
 
     def recall(self, text: str) -> None:
         result = self.memory.recall(text, scope=self.scopes, include_messages=True)

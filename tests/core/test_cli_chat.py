@@ -222,6 +222,7 @@ def test_each_chat_is_a_session_of_its_own_unless_one_is_named(chat, tmp_path):
         pytest.param(MODEL, "the openai chat model needs a key: set OPENAI_API_KEY", marks=OPENAI),
         (("--db", ":memory:"), "--db :memory: would forget everything at once"),
         (("--embedder", "typo"), "unknown embedder 'typo'"),
+        (("--session", ""), "session id must not be empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
