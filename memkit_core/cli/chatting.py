@@ -35,6 +35,8 @@ from memkit_core.times import utc_now
 
 _PROMPT = "> "
 _LONGEST_ERROR = 500
+_MOST_TOKENS = 30_000
+"""Of a prompt: fits into most models, so that a page that was pasted does not end the session."""
 _MEND = "; what you said is kept: check --model, OPENAI_API_KEY and OPENAI_BASE_URL, and say it again"
 _HELP = """\
 /remember TEXT  keep TEXT as a memory of the user
@@ -78,9 +80,8 @@ def chatting(
         raise typer.BadParameter("say who chats: --user")
     if str(db) == IN_MEMORY:
         raise typer.BadParameter(f"--db {IN_MEMORY} would forget everything at once; give a file")
-    scope = scope_of(
-        user=user, session=session or f"chat-{utc_now():%Y%m%d-%H%M%S}", workspace=workspace, org=org
-    )
+    named = f"chat-{utc_now():%Y%m%d-%H%M%S}" if session is None else session
+    scope = scope_of(user=user, session=named, workspace=workspace, org=org)
     # Before the file is made.
     answer = None if model is None else chat_model(model)
     with _opened(db, embedder) as memory:
@@ -189,12 +190,13 @@ class _Chat:
             system=chat_system(utc_now().date()),
             scopes=self.scopes,
             include_messages=True,
+            max_tokens=_MOST_TOKENS,
         )
         self._tell_recalled(context)
         if self.answer is None:
             return
         with stderr().status("thinking"):
-            said = self.answer(context.messages)
+            said = self.answer(context.messages).strip()
         self.memory.sessions.append([Message(role=Role.ASSISTANT, text=said)], scope=self.session)
         # Only a terminal is given lines of its width.
         stdout().print(visible(said), soft_wrap=not sys.stdout.isatty())
@@ -214,7 +216,7 @@ class _Chat:
 
     def remember(self, text: str) -> None:
         record = self.memory.add(text, scope=self.user)
-        _note(f"remembered of {self.user}: id {record.id}")
+        _note(f"remembered for {self.user}: id {record.id}")
 
     def recall(self, text: str) -> None:
         result = self.memory.recall(text, scope=self.scopes, include_messages=True)

@@ -29,6 +29,9 @@ def written(tmp_path_factory):
         memory.add("Over.", scope=ANN, id="over", expires_at=utc_now())
         memory.add("Of the session \x1b[31mred.", scope=S1, id="s")
         memory.documents("books", scope=ANN).put([NewDocument(content="a book", id="d1")])
+        memory.documents("theirs", scope=ANN, embedding_model="their-model").put(
+            [NewDocument(content="with a vector", id="v1")], vectors=[[1.0, 2.0, 3.0]]
+        )
         call = ToolCall(id="c1", name="look", arguments='{"at": "door"}')
         memory.sessions.create(scope=S1, title="The car", metadata={"of": "house"})
         memory.sessions.append(
@@ -104,6 +107,8 @@ def test_a_memory_as_json(show, memkit_there, written):
 def test_other_spaces(show):
     """A turn, a document and a memory of a session are shown too, where their scope is named."""
     assert "a book" in show("d1", *OF_ANN, "--space", "documents:books")[1]
+    given = json.loads(show("v1", *OF_ANN, "--space", "documents:theirs", "--json")[1])
+    assert (given["embedding"].split("|")[0], given["synced"]) == ("their-model", True)
     assert "Where is it?" in show("t1", *OF_ANN, "--session", "s1", "--space", "messages")[1]
     assert "Of the session \ufffd[31mred." in show("s", *OF_ANN, "--session", "s1")[1]
 
