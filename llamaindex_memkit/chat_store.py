@@ -41,7 +41,9 @@ class MemkitChatStore(BaseChatStore):
     stands behind its call. Positions count what is read. `memory.sessions.read` is the log itself.
 
     A buffer gives a model the newest messages alone; use `MemkitMemory` to recall older ones and
-    memories. `ChatSummaryMemoryBuffer` deletes and writes the whole session anew whenever it is read.
+    memories. `ChatSummaryMemoryBuffer` deletes and writes the whole session anew whenever it is read, so
+    what it summarised is gone from the session. LlamaIndex's own `Memory` takes another kind of store:
+    give it a `MemkitMemoryBlock`.
 
     Every method may be called from any thread; the async ones run in one. All adapters of one
     `Memory` share it, copies and deep copies too; close the `Memory`, not this. `to_dict` and

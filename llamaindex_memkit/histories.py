@@ -17,7 +17,7 @@ def make_history(sessions: Sessions, messages: Iterable[ChatMessage], *, scope: 
     """Have the log of a session say what `messages` say, in one transaction.
 
     What it already begins with stays as it is; the rest is appended, and what `messages` does not have
-    is deleted with its searchable turns.
+    is deleted with its searchable turns, as is what others append in the same moment.
 
     Raises:
         InvalidInputError: a message that cannot be stored; nothing changes.
@@ -26,11 +26,9 @@ def make_history(sessions: Sessions, messages: Iterable[ChatMessage], *, scope: 
     log = sessions.read(scope=scope)
     # Most callers have the repaired view; its placeholders are not what happened.
     known = [len(one) for one in (log, repaired(log)) if _common(given, one) == len(one)]
-    if known:
-        sessions.append(given[max(known) :], scope=scope)
-        return
-    kept = _common(given, log)
-    sessions.replace(given[kept:], scope=scope, keep=[str(message.id) for message in log[:kept]])
+    kept = len(log) if known else _common(given, log)
+    new = given[max(known, default=kept) :]
+    sessions.replace(new, scope=scope, keep=[str(message.id) for message in log[:kept]])
 
 
 def _common(given: Sequence[Message], stored: Sequence[Message]) -> int:

@@ -79,16 +79,15 @@ def memory_tools(
     if not searched:
         raise InvalidInputError("memory_tools: search must name a scope")
     kinds = tuple(checked_enum(RecordType, one, "type") for one in listed(types, "memory_tools: types"))
-    # Facts are the first of all types.
-    kinds = kinds or tuple(RecordType)
     actions = listed(actions_permitted, "memory_tools: actions_permitted")
     if not actions or not all(isinstance(one, str) and one in ACTIONS for one in actions):
         raise InvalidInputError(
             f"memory_tools: actions_permitted must be some of {', '.join(ACTIONS)}, got {shown(actions_permitted)}"
         )
     permitted = tuple(one for one in ACTIONS if one in actions)
-    manage = _manage(_Keeper(memory, owner, kinds), permitted, instructions)
-    return [manage, _search(memory, searched, kinds)]
+    # Facts are the first of all types.
+    keeper = _Keeper(memory, owner, kinds or tuple(RecordType))
+    return [_manage(keeper, permitted, instructions), _search(memory, searched, kinds)]
 
 
 class _Keeper:

@@ -93,6 +93,23 @@ def test_an_unknown_id_is_answered(memory, manage, wanted):
     assert [all_of(memory, scope) for scope in scopes] == before
 
 
+def test_an_update_changes_the_words_alone(memory, manage):
+    """Type, tags, metadata, origin and the time it was made stay (B62)."""
+    made = memory.add(
+        "green tea",
+        scope=ALICE,
+        type="preference",
+        tags=["drink"],
+        metadata={"nested": {"a": 1}},
+        pinned=True,
+    )
+    manage("black tea", "update", made.id)
+    changed = memory.get(made.id, scope=ALICE)
+    assert changed.content == "black tea"
+    for name in ("type", "tags", "metadata", "pinned", "origin", "created_at"):
+        assert getattr(changed, name) == getattr(made, name)
+
+
 def test_a_deleted_memory_is_unknown(manage):
     """Deleting twice, or updating what was deleted, is told, and nothing comes back."""
     made = manage("one").removeprefix("created memory ")

@@ -340,7 +340,7 @@ def test_threads(chats):
 
 
 def test_setting_is_one_step(chats):
-    """Nobody reads a session with half of what was set, and what is added meanwhile stands behind it."""
+    """Nobody reads a session with half of what was set."""
     lists = [[user(f"{name}{n}") for n in range(5)] for name in "ab"]
     chats.set_messages("s1", lists[0])
     stop = threading.Event()
@@ -358,6 +358,22 @@ def test_setting_is_one_step(chats):
         for reader in readers:
             reader.result()
     assert {tuple(one) for one in seen} <= {tuple(texts(one)) for one in lists}
+
+
+def test_two_set_at_once(chats):
+    """Of two lists that are set in one moment the session holds one or the other, an empty session too."""
+    lists = [[user(f"{name}{n}") for n in range(3)] for name in "ab"]
+    together = threading.Barrier(2)
+
+    def set_one(messages):
+        together.wait(10)
+        chats.set_messages("s1", messages)
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(40):
+            chats.delete_messages("s1")
+            list(pool.map(set_one, lists))
+            assert chats.get_messages("s1") in lists
 
 
 async def test_awaited_forms(chats):
