@@ -58,6 +58,7 @@ from memkit_core.models import (
     Summary,
     ToolCall,
 )
+from memkit_core.observing import Counters
 from memkit_core.recall.weights import Ranking
 from memkit_core.scope import Scope, ScopeKind
 from memkit_core.settings import ForgetPolicy, Forgetting, RecallLog, Schedule, Tracing
@@ -106,6 +107,7 @@ __all__ = [
     "ConflictError",
     "ConsolidationReport",
     "ContentChunker",
+    "Counters",
     "Decision",
     "DeleteReceipt",
     "DimensionMismatchError",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 import time
@@ -12,7 +11,7 @@ from memkit_core.errors import BackendError, ClosedError, MemkitError
 from memkit_core.indexing import Indexers
 from memkit_core.locks import ThreadLock
 from memkit_core.models import MemoryRecord
-from memkit_core.observing import Observer, use
+from memkit_core.observing import Observer, carried, use
 from memkit_core.recall.noting import Noted
 
 _log = logging.getLogger("memkit.index")
@@ -167,10 +166,7 @@ def run_within(seconds: float, work: Callable[[], None]) -> bool:
         except MemkitError as error:
             failed.append(error)
 
-    # With the caller's context, so that what is embedded counts for who waits for it.
-    thread = threading.Thread(
-        target=contextvars.copy_context().run, args=(run,), name="memkit-flush", daemon=True
-    )
+    thread = threading.Thread(target=carried(run), name="memkit-flush", daemon=True)
     try:
         thread.start()
     except RuntimeError:

@@ -3,12 +3,12 @@
 A part of a memory names its verbs by `@observed(...)` on its class; the `Observer` of the memory stands on
 its `StoreHandle`, which every part has. It counts each call, and with `Config.tracing` opens an OpenTelemetry
 span for it. What a verb asks of a model is seen where the model is called (`EmbeddingCall`, `ChatCall`): the verb
-leaves its observer in a context variable, and the threads of a memory do so by `use`.
+leaves its observer with its thread, and the threads of a memory take it along by `use` and `carried`.
 """
 
 from memkit_core.observing.counters import Counters, EmbeddingCalls, Latency, ModelCalls, Tally
 from memkit_core.observing.models import ChatCall, EmbeddingCall
-from memkit_core.observing.observer import Observer, observed, observer_of, use
+from memkit_core.observing.observer import Observer, carried, observed, observer_of, use
 
 __all__ = [
     "ChatCall",
@@ -19,6 +19,7 @@ __all__ = [
     "ModelCalls",
     "Observer",
     "Tally",
+    "carried",
     "observed",
     "observer_of",
     "use",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
+import threading
+import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from memkit_core.locks import ThreadLock
 
 WINDOW = 1024
 """Recalls whose durations are kept: enough for ten of them to lie above the 99th percentile."""
@@ -114,37 +116,37 @@ class Counters:
 
 
 class Counting:
-    """Counts, from any thread; a forked child starts at zero."""
+    """Counts, from any thread; a forked child starts at zero.
+
+    Stands in the way of every recall and write, where caches are cold: so it takes one plain lock, and what a
+    fork needs is done at the fork.
+    """
 
     def __init__(self) -> None:
         """All zero."""
-        self._mutex = ThreadLock()
         self._start_over()
+        _watch_forks()
+        _countings.add(self)
 
     def _start_over(self) -> None:
-        self._pid = os.getpid()
-        # By (verb, whether it failed).
-        self._writes = Counter[tuple[str, bool]]()
+        # A new one: a thread that is not in the child may hold the old one.
+        self._lock = threading.Lock()
+        # How many succeeded and failed, by verb and of recalls.
+        self._writes: dict[str, list[int]] = {}
         self._recalls = [0, 0]
         self._seconds = deque[float](maxlen=WINDOW)
         self._degraded = Counter[str]()
         self._chat = Counter[str]()
         self._embedding = Counter[str]()
 
-    def _forget_parent(self) -> None:
-        if self._pid != os.getpid():
-            self._start_over()
-
     def wrote(self, verb: str, *, failed: bool) -> None:
         """One more write by `verb`."""
-        with self._mutex:
-            self._forget_parent()
-            self._writes[verb, failed] += 1
+        with self._lock:
+            self._writes.setdefault(verb, [0, 0])[failed] += 1
 
     def recalled(self, seconds: float, missing: Iterable[str]) -> None:
         """One more recall that took so long."""
-        with self._mutex:
-            self._forget_parent()
+        with self._lock:
             self._recalls[0] += 1
             self._seconds.append(seconds)
             for leg in missing:
@@ -152,41 +154,50 @@ class Counting:
 
     def recall_failed(self) -> None:
         """One more recall that raised."""
-        with self._mutex:
-            self._forget_parent()
+        with self._lock:
             self._recalls[1] += 1
 
     def chatted(self, **numbers: int) -> None:
         """Add to fields of `ModelCalls`."""
-        with self._mutex:
-            self._forget_parent()
+        with self._lock:
             self._chat.update(numbers)
 
-    def embedded(self, **numbers: int) -> None:
-        """Add to fields of `EmbeddingCalls`."""
-        with self._mutex:
-            self._forget_parent()
-            self._embedding.update(numbers)
+    def embedded(self, texts: int, *, failed: bool) -> None:
+        """One more call of an embedder, with so many texts."""
+        with self._lock:
+            self._embedding["failed" if failed else "succeeded"] += 1
+            self._embedding["texts"] += texts
 
     def read(self) -> Counters:
         """All numbers of one moment."""
-        with self._mutex:
-            self._forget_parent()
-            writes, seconds = dict(self._writes), list(self._seconds)
-            recalls = Tally(succeeded=self._recalls[0], failed=self._recalls[1])
-            degraded = dict(self._degraded)
-            chat, embedding = ModelCalls(**self._chat), EmbeddingCalls(**self._embedding)
-        return Counters(
-            writes={
-                verb: Tally(succeeded=writes.get((verb, False), 0), failed=writes.get((verb, True), 0))
-                for verb in dict.fromkeys(verb for verb, _ in writes)
-            },
-            recalls=recalls,
-            recall_ms=_latency(seconds),
-            degraded=degraded,
-            chat=chat,
-            embedding=embedding,
-        )
+        with self._lock:
+            seconds = list(self._seconds)
+            counters = Counters(
+                writes={verb: _tally(ended) for verb, ended in self._writes.items()},
+                recalls=_tally(self._recalls),
+                recall_ms=Latency(),
+                degraded=dict(self._degraded),
+                chat=ModelCalls(**self._chat),
+                embedding=EmbeddingCalls(**self._embedding),
+            )
+        return dataclasses.replace(counters, recall_ms=_latency(seconds))
+
+
+_countings: weakref.WeakSet[Counting] = weakref.WeakSet()
+
+
+@functools.cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=_start_over)
+
+
+def _start_over() -> None:
+    for counting in list(_countings):
+        counting._start_over()  # noqa: SLF001 - of this module; nobody else may call it
+
+
+def _tally(ended: Sequence[int]) -> Tally:
+    return Tally(succeeded=ended[0], failed=ended[1])
 
 
 def _latency(seconds: list[float]) -> Latency:

@@ -42,13 +42,11 @@ class _Call:
     ) -> None:
         """It ended."""
         if self._observer is not None:
-            self._count(self._observer, "succeeded" if error is None else "failed")
+            self._count(self._observer, failed=error is not None)
         if self._span is not None:
-            if error is not None:
-                self._span.failed(error)
-            self._span.end()
+            self._span.close(error)
 
-    def _count(self, observer: Observer, ended: str) -> None:
+    def _count(self, observer: Observer, *, failed: bool) -> None:
         raise NotImplementedError
 
 
@@ -64,8 +62,8 @@ class EmbeddingCall(_Call):
         super().__init__(model, of=of, local=local)
         self._texts = texts
 
-    def _count(self, observer: Observer, ended: str) -> None:
-        observer.counting.embedded(**{ended: 1, "texts": self._texts})
+    def _count(self, observer: Observer, *, failed: bool) -> None:
+        observer.counting.embedded(self._texts, failed=failed)
         if self._span is not None:
             self._span.set("memkit.count", self._texts)
 
@@ -97,5 +95,5 @@ class ChatCall(_Call):
                 estimated_calls=1, estimated_input_tokens=read, estimated_output_tokens=written
             )
 
-    def _count(self, observer: Observer, ended: str) -> None:
-        observer.counting.chatted(**{ended: 1})
+    def _count(self, observer: Observer, *, failed: bool) -> None:
+        observer.counting.chatted(**{"failed" if failed else "succeeded": 1})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import threading
 import time
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 from memkit_core.observing.counters import Counting
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_now = time.perf_counter
 
 
 class Observer:
@@ -45,32 +44,39 @@ class Observer:
 
             self.spans = Spans(tracing)
 
-    def succeeded(self, verb: Verb, seconds: float, answer: object) -> None:
-        """A verb returned."""
-        if verb.writes:
-            self.counting.wrote(verb.name, failed=False)
-        elif verb.recalls:
-            self.counting.recalled(seconds, getattr(answer, "missing", ()))
 
-    def failed(self, verb: Verb) -> None:
-        """A verb raised."""
-        if verb.writes:
-            self.counting.wrote(verb.name, failed=True)
-        elif verb.recalls:
-            self.counting.recall_failed()
+class _Current(threading.local):
+    """The observer of the memory that a thread works for.
+
+    No context variable: NumPy looks for one of its own at each step of a recall, which takes longer in a context
+    that is not empty (5 µs of 700).
+    """
+
+    observer: Observer | None = None
 
 
-_current: ContextVar[Observer | None] = ContextVar("memkit_observer", default=None)
+_current = _Current()
 
 
 def current() -> Observer | None:
-    """The observer of the memory that this thread or task works for."""
-    return _current.get()
+    """The observer of the memory that this thread works for."""
+    return _current.observer
 
 
 def use(observer: Observer | None) -> None:
     """Have this thread, which a memory started, work for it from now on."""
-    _current.set(observer)
+    _current.observer = observer
+
+
+def carried(work: Callable[[], object]) -> Callable[[], None]:
+    """`work` for a thread of its own: for the same memory, and in the context of the caller."""
+    observer, context = _current.observer, contextvars.copy_context()
+
+    def run() -> None:
+        use(observer)
+        context.run(work)
+
+    return run
 
 
 def observer_of(store: object) -> Observer | None:
@@ -91,31 +97,44 @@ def observed(verbs: Mapping[str, Verb]) -> Callable[[type[T]], type[T]]:
 
 
 def _observed(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
-    seen_by_spans_only = not verb.asks
+    counted, asks = _counted(method, verb), verb.asks
 
     @functools.wraps(method)
     def call(self: object, *args: object, **kwargs: object) -> R:
-        observer = observer_of(self._store)  # type: ignore[attr-defined]  # see `observed`
-        if observer is None or (seen_by_spans_only and observer.spans is None):
+        observer: Observer | None = getattr(self._store, "observer", None)  # type: ignore[attr-defined]  # see `observed`
+        if observer is None:
             return method(self, *args, **kwargs)
-        span = None if observer.spans is None else observer.spans.verb(verb, method, self, args, kwargs)
-        token = _current.set(observer)
-        started = _now()
+        if observer.spans is None:
+            return counted(observer, self, *args, **kwargs) if asks else method(self, *args, **kwargs)
+        with observer.spans.verb(verb, method, self, args, kwargs) as span:
+            answer = counted(observer, self, *args, **kwargs)
+            span.answered(answer)
+            return answer
+
+    return call
+
+
+def _counted(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
+    name, writes, recalls = verb.name, verb.writes, verb.recalls
+
+    def call(observer: Observer, self: object, *args: object, **kwargs: object) -> R:
+        before, _current.observer = _current.observer, observer
+        started = time.perf_counter()
         try:
             answer = method(self, *args, **kwargs)
-        except BaseException as error:
-            observer.failed(verb)
-            if span is not None:
-                span.failed(error)
+        except BaseException:
+            if writes:
+                observer.counting.wrote(name, failed=True)
+            elif recalls:
+                observer.counting.recall_failed()
             raise
         else:
-            observer.succeeded(verb, _now() - started, answer)
-            if span is not None:
-                span.answered(answer)
+            if writes:
+                observer.counting.wrote(name, failed=False)
+            elif recalls:
+                observer.counting.recalled(time.perf_counter() - started, getattr(answer, "missing", ()))
             return answer
         finally:
-            _current.reset(token)
-            if span is not None:
-                span.end()
+            _current.observer = before
 
     return call

@@ -6,7 +6,8 @@ No content and no message of an exception is ever in a span, and no id unless `T
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from memkit_core.errors import MissingDependencyError
 from memkit_core.models import DeleteReceipt, MemoryRecord
@@ -24,7 +25,7 @@ _COUNT, _RECORDS, _RECORD_ID = "memkit.count", "gen_ai.memory.record.count", "ge
 
 
 class OpenSpan:
-    """A span that is the current one of its thread until `end`."""
+    """A span that is the current one of its thread until `close`."""
 
     __slots__ = ("_counted_as", "_ids", "_span", "_token")
 
@@ -53,21 +54,31 @@ class OpenSpan:
         if self._ids and isinstance(answer, MemoryRecord):
             self.set(_RECORD_ID, answer.id)
 
-    def failed(self, error: BaseException) -> None:
-        """It raised this, of which the type is told: the message may quote what was stored or asked."""
+    def close(self, error: BaseException | None) -> None:
+        """It is over, and the span before is the current one again.
+
+        Of what was raised only the type is told: the message may quote what was stored or asked.
+        """
+        from opentelemetry import context
         from opentelemetry.trace import Status, StatusCode
 
-        kind = type(error)
-        home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        self.set("error.type", home + kind.__qualname__)
-        self._span.set_status(Status(StatusCode.ERROR))
-
-    def end(self) -> None:
-        """It is over, and the span before is the current one again."""
-        from opentelemetry import context
-
+        if error is not None:
+            kind = type(error)
+            home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            self.set("error.type", home + kind.__qualname__)
+            self._span.set_status(Status(StatusCode.ERROR))
         context.detach(self._token)
         self._span.end()
+
+    def __enter__(self) -> Self:
+        """The span itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See `close`."""
+        self.close(error)
 
 
 class Spans:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import logging
 import threading
@@ -13,6 +12,7 @@ import numpy as np
 
 from memkit_core.errors import ModelError
 from memkit_core.models import RecallResult, RecordType, ScoredRecord
+from memkit_core.observing import carried
 from memkit_core.ports import Reranker, TokenCounter
 
 _log = logging.getLogger("memkit.recall")
@@ -86,10 +86,8 @@ def _scores(query: str, texts: Sequence[str], finish: Finish) -> Sequence[float]
         except ModelError as error:
             failed.append(error)
 
-    # With the caller's context, so that what traces the call sees where it belongs.
-    thread = threading.Thread(
-        target=contextvars.copy_context().run, args=(ask,), name="memkit-rerank", daemon=True
-    )
+    # What traces the call, memkit's own or not, sees where it belongs.
+    thread = threading.Thread(target=carried(ask), name="memkit-rerank", daemon=True)
     thread.start()
     thread.join(finish.seconds)
     if said:

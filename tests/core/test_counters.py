@@ -21,18 +21,20 @@ from memkit_core import (
     ChatJudge,
     ChatSummarizer,
     Config,
+    Counters,
     InvalidInputError,
     MemkitError,
     Memory,
     Message,
     Profile,
     Role,
+    Schedule,
     Scope,
     ScopeError,
 )
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.observing import Counters, EmbeddingCalls, Latency, ModelCalls, Tally
+from memkit_core.observing import EmbeddingCalls, Latency, ModelCalls, Tally
 from memkit_core.observing.counters import WINDOW, Counting
 from memkit_core.rerankers import ListwiseReranker
 
@@ -189,6 +191,44 @@ def test_embeddings_are_counted_as_they_reach_the_model(open_memory):
     counted = memory.counters.embedding
     assert counted.texts == embedder.texts >= 4
     assert (counted.failed, counted.succeeded <= counted.texts) == (0, True)
+
+
+class Counted:
+    """An embedder that keeps count itself."""
+
+    def __init__(self, model):
+        self.model, self.revision, self.texts = model, "", 0
+
+    def embed_documents(self, texts):
+        self.texts += len(texts)
+        return np.array([[len(text), 1] for text in texts], np.float32)
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def test_what_the_thread_of_upkeep_embeds_is_counted():
+    """The periodic work counts for the memory whose thread does it."""
+    embedder = Counted("periodic")
+    config = Config(upkeep=Schedule(outbox_seconds=0.01))
+    with Memory.open(":memory:", embedder=embedder, config=config) as memory:
+        memory._worker.stop(5)
+        memory.add("The tent is green.", scope=ALICE, background=True)
+        while memory.capabilities.outbox.length:
+            memory.upkeep.start()
+        assert memory.counters.embedding.texts == embedder.texts >= 1
+
+
+def test_a_change_of_the_model_in_the_background_is_counted(tmp_path):
+    """What is embedded anew counts for the memory that was opened with the new model."""
+    path = tmp_path / "m.db"
+    with Memory.open(path, embedder=Counted("old"), config=Config(disk_reserve=1)) as memory:
+        memory.add("The tent is green.", scope=ALICE)
+    embedder = Counted("new")
+    with Memory.open(path, embedder=embedder, config=Config(disk_reserve=1, reembed="background")) as memory:
+        while memory.capabilities.embedding_model != "new":
+            memory.flush()
+        assert memory.counters.embedding.texts == embedder.texts >= 1
 
 
 def test_an_embedder_that_fails_fails_no_write(open_memory):
