@@ -180,8 +180,9 @@ class Recall:
         found = self._copies.find(self._store.partitions, query, target, vector, space)
         if found is None:
             return self._stored.find(query, target, vector, space, missing)
-        if space is not None and self._indexer.held() is None:
-            # The answer is whole, but larger partitions and filters will be slow.
+        if space is not None and self._indexer.held() is None and self._store.vectors.space() is not None:
+            # The answer is whole, but larger partitions and filters will be slow. Before the first vector
+            # there is nothing to index.
             missing.add("index")
         return found
 

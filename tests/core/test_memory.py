@@ -643,6 +643,16 @@ class TestLifetime:
             assert texts(hits) == ["kept"]
             assert hits.missing == frozenset()
 
+    def test_the_first_question_of_all_lacks_nothing(self, tmp_path):
+        """In a new file an index that cannot be there yet is not missing; in none there is nothing to find."""
+        chat = Scope.session("chat", user="alice")
+        with Memory.open(tmp_path / "m.db") as memory:
+            assert memory.recall("tea", scope=ALICE, include_messages=True).missing == frozenset()
+            memory.sessions.append([Message(role=Role.USER, text="Tea is nice.")], scope=chat)
+            hits = memory.recall("tea", scope=[chat, ALICE], include_messages=True)
+            assert hits.missing == frozenset()
+            assert hits[0].signals.similarity is not None
+
     def test_a_dropped_memory_frees_the_index(self, tmp_path):
         """A memory that is lost without close lets the next one have the index."""
         memory = Memory.open(tmp_path / "m.db")
