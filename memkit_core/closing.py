@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,9 @@ _log = logging.getLogger("memkit")
 
 _CLOSE_SECONDS = 5.0
 _DROPPED_SECONDS = 1.0
+_END_SECONDS = 4 * _CLOSE_SECONDS
+"""How long the end of a process waits for memories to close: for all that `shut` itself waits for."""
+_NAME = "memkit-close"
 
 
 def work_off(indexers: Indexers, timeout: float | None, *, retry: bool = False) -> None:
@@ -68,11 +74,23 @@ def shut(
         parts.release()
 
 
-def shut_elsewhere(closing: Callable[[], None]) -> None:
+def closed_when_dropped(
+    memory: object, closing: Callable[[], None]
+) -> weakref.finalize[[Callable[[], None]], object]:
+    """Have a memory closed by `closing` once it is dropped, and at the end of the process."""
+    finalizer = weakref.finalize(memory, _shut_elsewhere, closing)
+    # Behind the first finalizer: at the end of a process, what was registered last runs first.
+    _watch_the_end()
+    return finalizer
+
+
+def _shut_elsewhere(closing: Callable[[], None]) -> None:
     """Close a memory that was dropped, in a thread of its own.
 
     The garbage collector may run in any thread at any moment, also in one that holds a lock which
-    closing needs; so that thread waits for a moment only.
+    closing needs; so that thread waits for a moment only. The end of the process holds none, and waits
+    for all that closing does: a thread that is inside an engine when the interpreter goes is torn out
+    of it, and the engine aborts the process ("exception not rethrown").
     """
 
     def shut_or_say_why() -> None:
@@ -81,11 +99,27 @@ def shut_elsewhere(closing: Callable[[], None]) -> None:
         except MemkitError as error:
             _log.warning("a memory that was dropped without close() was not closed well: %s", error)
 
-    thread = threading.Thread(target=shut_or_say_why, name="memkit-close", daemon=True)
+    thread = threading.Thread(target=shut_or_say_why, name=_NAME, daemon=True)
     try:
         thread.start()
     except RuntimeError:
         # The interpreter is shutting down and starts no more threads; nothing else runs then.
         closing()
     else:
-        thread.join(_DROPPED_SECONDS)
+        thread.join(_END_SECONDS if _ending.is_set() else _DROPPED_SECONDS)
+
+
+_ending = threading.Event()
+
+
+@functools.cache
+def _watch_the_end() -> None:
+    atexit.register(_end)
+
+
+def _end() -> None:
+    _ending.set()
+    ends = time.monotonic() + _END_SECONDS
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join(max(ends - time.monotonic(), 0.0))

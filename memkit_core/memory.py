@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -111,7 +110,7 @@ class Memory(Live):
     def __init__(self, parts: Parts, *, config: Config, clock: Clock = utc_now) -> None:
         """Wire the parts; `Memory.open` is the usual way in. The memory closes them."""
         # Here, so that importing memkit loads only what describes a memory, not what runs one.
-        from memkit_core.closing import shut, shut_elsewhere
+        from memkit_core.closing import closed_when_dropped, shut
         from memkit_core.connect import shared_words
         from memkit_core.conversation.runs import Runs
         from memkit_core.conversation.sessions import Sessions
@@ -185,7 +184,7 @@ class Memory(Live):
             parts,
             os.getpid(),
         )
-        self._finalizer = weakref.finalize(self, shut_elsewhere, self._closing)
+        self._finalizer = closed_when_dropped(self, self._closing)
         if waiting:
             # What an earlier process could not do is tried again, also what used up its tries.
             parts.indexers.retry()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import logging
 import math
@@ -26,7 +25,6 @@ _log = logging.getLogger("memkit.queue")
 
 _FIRST_PAUSE = 0.1
 """Seconds before the first retry; doubled for each further one."""
-_EXIT_SECONDS = 5.0
 """How long the end of the process may wait for a store."""
 
 
@@ -382,14 +380,6 @@ _queues: weakref.WeakSet[PersistQueue] = weakref.WeakSet()
 @functools.cache
 def _watch_process() -> None:
     os.register_at_fork(after_in_child=_forget_parents)
-    # A memory that is still open at the end closes itself, but waits only a moment for that.
-    atexit.register(_write_all)
-
-
-def _write_all() -> None:
-    ends = time.monotonic() + _EXIT_SECONDS
-    for queue in list(_queues):
-        queue.flush(max(ends - time.monotonic(), 0.0))
 
 
 def _forget_parents() -> None:

@@ -367,3 +367,37 @@ def test_flush_tries_again_what_fails_while_it_waits(tmp_path):
         assert begun.wait(60)
         flushing.join(60)
     assert answers == [True]
+
+
+SLOW = """
+import sys, time, threading
+from memkit_core import Memory, Scope
+from memkit_core.embedders.wordllama import WordLlamaEmbedder
+
+begun = threading.Event()
+
+class Slow(WordLlamaEmbedder):
+    fast = False
+
+    def embed_documents(self, texts):
+        begun.set()
+        time.sleep(1.5)
+        return super().embed_documents(texts)
+
+memory = Memory.open("m.db", embedder=Slow())
+memory.add("Alice has a parrot.", scope=Scope.user("alice"), background=True)
+begun.wait()
+if sys.argv[1] == "dropped":
+    import memkit_core.closing
+    memkit_core.closing._DROPPED_SECONDS = 0.01
+    del memory
+"""
+
+
+@pytest.mark.parametrize("how", ["open", "dropped"])
+def test_the_end_of_a_process_waits_for_what_closes(tmp_path, run_script, how):
+    """A process that ends without `close` waits for more than a moment: nothing is torn out of an engine."""
+    run_script(SLOW, how)
+    with Memory.open(tmp_path / "m.db") as memory:
+        assert memory.capabilities.outbox.length == 0
+        assert memory.recall("parrot", scope=ALICE)[0].signals.similarity is not None
