@@ -263,9 +263,11 @@ def _message(state: State, row: MovedMessage) -> Received:
         return no_session("message")
     old = log.messages.get(message_id)
     if old is None:
-        taken = {one.position for one in log.messages.values()}
-        position = log.next_position if message.position in taken else message.position
-        assert position is not None
+        own, last = message.position, log.messages.get(row.after or "")
+        assert own is not None
+        taken = any(one.position == own for one in log.messages.values())
+        behind = last is None or (last.position or 0) < own
+        position = own if behind and not taken else log.next_position
         log.messages[message_id] = dataclasses.replace(message, position=position)
         log.messages = dict(sorted(log.messages.items(), key=lambda one: one[1].position or 0))
         log.next_position = max(log.next_position, position + 1)
