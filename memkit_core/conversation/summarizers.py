@@ -72,7 +72,7 @@ class ExtractiveSummarizer:
     """
 
     def __call__(self, previous: str, messages: Sequence[Message], max_tokens: int) -> str:
-        """The sentences that state most, in the order they came, one a line."""
+        """The sentences that state most, in the order they came, one a line; where none fits, the best cut."""
         lines = [line.removeprefix("- ") for line in previous.splitlines() if line.strip()]
         found = [*map(_scored, lines), *(_scored(line) for line in _said(messages))]
         spread = Counter(term for sentence in found for term in set(sentence.terms))
@@ -88,6 +88,9 @@ class ExtractiveSummarizer:
             room -= tokens
             seen.add(form)
             chosen.append(i)
+        if ranked and not chosen:
+            # Each sentence alone is too long.
+            return _cut(f"- {found[ranked[0]].line}", max_tokens, approximate_tokens)
         return "\n".join(f"- {found[i].line}" for i in sorted(chosen))
 
 
@@ -132,18 +135,27 @@ def checked_summarizer(given: object) -> Summarizer:
     return given
 
 
-def usable_summary(answer: object, max_tokens: int, count: TokenCounter) -> tuple[str | None, str | None]:
-    """The answer as a summary of at most `max_tokens`, or what is wrong with it."""
+def usable_summary(
+    answer: object, max_tokens: int, count: TokenCounter, messages: Sequence[Message]
+) -> tuple[str | None, str | None]:
+    """The answer as a summary of `messages` in at most `max_tokens`, or what is wrong with it.
+
+    An answer of few different words is none, unless the messages have no more of them.
+    """
     if not isinstance(answer, str):
         return None, f"the summarizer answered with no text: {shown(answer)}"
     # A character is at least an eighth of a token: what is far too long is cut before it is counted.
     text = storable(answer[: max_tokens * 8]).strip()
     if not any(character.isalnum() for character in text):
         return None, f"the summarizer answered with no words: {shown(text)}"
-    terms = keyword_terms(text)
-    if len(terms) >= _MANY and len(set(terms)) < len(terms) / _MANY:
+    if _repetitive(text) and not _repetitive("\n".join(message.text for message in messages)):
         return None, f"the summarizer repeated itself: {shown(text)}"
     return _cut(text, max_tokens, count), None
+
+
+def _repetitive(text: str) -> bool:
+    terms = keyword_terms(text)
+    return len(terms) >= _MANY and len(set(terms)) < len(terms) / _MANY
 
 
 def _cut(text: str, max_tokens: int, count: TokenCounter) -> str:

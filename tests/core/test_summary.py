@@ -199,6 +199,17 @@ def test_a_failed_summary_changes_nothing(memory, answer):
     assert memory.summaries.last_error is None
 
 
+def test_a_summary_of_repetitive_messages_may_repeat(memory):
+    """A chat of few different words is summarised, with and without a model."""
+    talk(memory, 0, 20, words=100)
+    assert memory.summaries.update(summarizer=Scripted("and so on " * 30), **CHAT).changed
+    assert memory.summaries.clear(scope=TALK).summaries == 1
+    made = memory.summaries.update(**CHAT)
+    assert made.changed, made.error
+    # No sentence of them fits whole.
+    assert approximate_tokens(made.summary.text) <= SMALL.summary_max_tokens
+
+
 def test_a_summary_of_a_hundred_thousand_words_is_cut(memory):
     """An answer that is far too long is cut to the limit and marked."""
     talk(memory, 0, 20)
