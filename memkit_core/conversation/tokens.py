@@ -39,6 +39,8 @@ MEDIA_TOKENS = 256
 """Of one audio, video or other encoded part, whose length in tokens is not known: LlamaIndex's estimate."""
 
 _ENCODED: Final = re.compile(r"\s*data:|[^\s\u0250-\U0010ffff]{1000}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
+_MIME_KEYS: Final = ("mime_type", "media_type", "document_mimetype")
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_call", "tool_use", "function_call"})
 _IMAGE_TYPES: Final = frozenset({"image", "image_url", "input_image"})
@@ -184,10 +186,16 @@ def message_tokens(message: Message, count: TokenCounter = approximate_tokens) -
 
     Counted are its text, the names and arguments of its calls, and the blocks of its payload that
     the text does not show: reasoning, citations, refused calls and blocks of unknown types by their
-    text, images by `IMAGE_TOKENS`, other encoded data by `MEDIA_TOKENS` whatever its length.
+    text, images by `IMAGE_TOKENS`, other encoded data by `MEDIA_TOKENS` whatever its length, and a
+    document that is text by its text too.
     """
     fixed = sum(part for part in _extras(message) if isinstance(part, int))
     return count(message_text(message)) + fixed + MESSAGE_OVERHEAD
+
+
+def holds_media(message: Message) -> bool:
+    """Whether a message has an image, a document or another part that its text does not show."""
+    return any(isinstance(part, int) for part in _extras(message))
 
 
 def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tokens) -> int:
@@ -230,8 +238,35 @@ def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
         yield SMALL_IMAGE_TOKENS if detail == "low" else IMAGE_TOKENS
     elif kind in _MEDIA_TYPES:
         yield MEDIA_TOKENS
+        yield from _carried_text(block)
     else:
         yield from _leaves(block)
+
+
+def _carried_text(block: dict[str, JsonValue]) -> Iterator[str | int]:
+    """The text of a document that is text, which is sent as text, whatever carries it."""
+    inner = [one for one in (block, block.get("source"), block.get("file")) if isinstance(one, Mapping)]
+    kinds = [str(one.get(name) or "") for one in inner for name in _MIME_KEYS]
+    textual = any(kind.startswith("text/") for kind in kinds)
+    for text in _strings(block):
+        if text.startswith("data:") or _BASE64.fullmatch(text):
+            if textual or text.startswith("data:text/"):
+                # Three bytes in four characters, and a token for every four bytes.
+                yield len(text) * 3 // 16
+        else:
+            yield text
+
+
+def _strings(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            if key not in _NOT_TEXT and key not in _MIME_KEYS:
+                yield from _strings(part)
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from _strings(part)
 
 
 def _leaves(value: JsonValue) -> Iterator[str | int]:

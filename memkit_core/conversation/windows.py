@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from memkit_core.conversation.empty import is_empty
-from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, holds_media, message_tokens, tokens_of
 from memkit_core.models import Message, Role, ToolCall
 from memkit_core.ports import TokenCounter
 
@@ -16,6 +16,9 @@ NO_RESULT = "[No result of this call was recorded.]"
 """The text that stands in for the result of a call that never got one."""
 LEFT_OUT = "\n[... {} characters left out ...]\n"
 """What stands in a window for the middle of a message that is too large for it."""
+
+NO_MEDIA = "\n[... an attachment left out ...]"
+"""What stands in a window for the images and documents of a message that is too large for it."""
 
 # No token of natural text is longer on average, so more characters never fit.
 _CHARS_A_TOKEN = 8
@@ -232,12 +235,13 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
     """The message with the middle of its text cut so that it takes at most `max_tokens`.
 
     At the least the marker stays; a text of fewer than some 70 characters, and the calls it makes,
-    are never cut. Without its payload, which
-    holds the whole text. One that fits is returned as it is.
+    are never cut. Without its payload, which holds the whole text, and with `NO_MEDIA` for what only
+    the payload has. One that fits is returned as it is.
     """
     if message_tokens(message, count) <= max_tokens:
         return message
-    bare = dataclasses.replace(message, payload=None, format="memkit")
+    text = message.text + NO_MEDIA if holds_media(message) else message.text
+    bare = dataclasses.replace(message, text=text, payload=None, format="memkit")
     most = min(len(bare.text), max(max_tokens, 0) * _CHARS_A_TOKEN)
     low = 0
     while low < most:

@@ -9,6 +9,7 @@ from llamaindex_memkit import MemkitMemory
 from llamaindex_memkit.convert import to_message
 from memkit_core import Config, Memory, Message, Role, Scope, ToolCall
 from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
+from memkit_core.conversation.windows import NO_MEDIA
 
 TALK = Scope.session("s", user="alice")
 
@@ -90,6 +91,16 @@ def test_one_message_larger_than_the_limit(memory, where):
     assert any(message.text == big.text for message in memory.sessions.read(scope=TALK))
     if where == "newest":
         assert "characters left out" in turn.recent[-1].text
+
+
+def test_an_attachment_that_does_not_fit_leaves_a_mark(memory):
+    """Where a message is cut to fit, what says that it had a picture is sent in its place."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    memory.sessions.append([to_memkit(HumanMessage([{"type": "text", "text": "see"}, picture]))], scope=TALK)
+    (small,) = memory.sessions.window(scope=TALK, max_tokens=100)
+    assert small.text == "see" + NO_MEDIA
+    (whole,) = memory.sessions.window(scope=TALK, max_tokens=1_000)
+    assert (whole.text, whole.payload is None) == ("see", False)
 
 
 def _as_core(text, call):
