@@ -97,21 +97,26 @@ def to_memkit(message: BaseMessage) -> Message:
 
     What JSON cannot carry in `additional_kwargs`, `artifact` and the like is stored in the form
     that `plain` documents. A `HumanMessage` that a harness wrote (`lc_source` in its
-    `additional_kwargs`, such as a summary) is kept, but recall does not find it.
+    `additional_kwargs`, such as a summary) is kept, but recall does not find it; one with the
+    `tool_result` blocks of Anthropic is the result of the calls that they name.
 
     Raises:
         InvalidInputError: it is no LangChain message, or of a type that LangChain cannot load.
     """
     if not isinstance(message, BaseMessage):
         raise InvalidInputError(f"messages must be LangChain messages, got {shown(message)}")
+    # A human message with results of calls, as Anthropic's API has them, answers these calls.
+    results = _blocks(message, "tool_result") if isinstance(message, HumanMessage) else []
     harness = isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs
     return Message(
-        role=_role(message),
-        text=str(message.text),
+        role=Role.TOOL if results else _role(message),
+        text="\n".join(part for part in (*map(_result_text, results), str(message.text)) if part),
         id=message.id or None,
         speaker=message.name,
         tool_calls=_calls(message),
-        tool_call_id=getattr(message, "tool_call_id", None),
+        tool_call_id=str(results[0].get("tool_use_id") or "")
+        if results
+        else getattr(message, "tool_call_id", None),
         payload={"type": message.type, "data": plain(dict(message))},
         format=FORMAT,
         indexed=False if harness or message.type == "function" else None,
@@ -147,7 +152,31 @@ def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
         for call in message.invalid_tool_calls
         if call["id"]
     ]
+    # As Anthropic sends them, in the content alone.
+    known = {call.id for call in calls}
+    calls += [
+        ToolCall(
+            id=str(block.get("id") or ""),
+            name=str(block.get("name") or ""),
+            arguments=json.dumps(plain(block.get("input") or {}), ensure_ascii=False),
+        )
+        for block in _blocks(message, "tool_use")
+        if str(block.get("id") or "") not in known
+    ]
     return tuple(calls)
+
+
+def _result_text(block: Mapping[str, object]) -> str:
+    content = block.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _blocks(message: BaseMessage, kind: str) -> list[Mapping[str, object]]:
+    content = message.content if isinstance(message.content, list) else []
+    return [block for block in content if isinstance(block, Mapping) and block.get("type") == kind]
 
 
 def from_memkit(message: Message) -> BaseMessage:

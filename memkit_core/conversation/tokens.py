@@ -229,6 +229,8 @@ def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
         if isinstance(text, str) and text not in message.text:
             yield text
         yield from _leaves({key: part for key, part in block.items() if key not in ("text", "extras")})
+    elif kind == "tool_result":
+        yield from (part for part in _leaves(block) if isinstance(part, int) or part not in message.text)
     elif kind in _CALL_TYPES:
         if not message.tool_calls:
             yield from _leaves(block)
