@@ -24,6 +24,7 @@ from langchain_core.messages import (
 
 from langchain_memkit.plain import plain
 from memkit_core import InvalidInputError, MemoryRecord, Message, NewDocument, RecallResult, Role, ToolCall
+from memkit_core.conversation.windows import text_alone
 from memkit_core.documents import document_metadata
 from memkit_core.errors import shown
 from memkit_core.inputs import listed
@@ -183,7 +184,7 @@ def from_memkit(message: Message) -> BaseMessage:
     """The LangChain message: the one that was stored, field by field, with the id it is stored under.
 
     What another framework or the core itself wrote, such as the stand-in for a missing tool result,
-    is built from the neutral fields.
+    is built from the neutral fields; a mark stands for images that only they can show.
     """
     stored = _stored(message) if message.format == FORMAT else None
     return _neutral(message) if stored is None else stored
@@ -206,7 +207,7 @@ def _stored(message: Message) -> BaseMessage | None:
 
 
 def _neutral(message: Message) -> BaseMessage:
-    text, name = message.text, message.speaker
+    text, name = text_alone(message), message.speaker
     match message.role:
         case Role.USER:
             return HumanMessage(content=text, id=message.id, name=name)
@@ -235,7 +236,7 @@ def _assistant(message: Message) -> AIMessage:
                  "error": problem}
             )  # fmt: skip
     return AIMessage(
-        content=message.text,
+        content=text_alone(message),
         id=message.id,
         name=message.speaker,
         tool_calls=calls,

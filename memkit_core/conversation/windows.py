@@ -18,7 +18,7 @@ LEFT_OUT = "\n[... {} characters left out ...]\n"
 """What stands in a window for the middle of a message that is too large for it."""
 
 NO_MEDIA = "\n[... an attachment left out ...]"
-"""What stands in a window for the images and documents of a message that is too large for it."""
+"""What stands in a text for the images and documents of a message that is sent without its payload."""
 
 # No token of natural text is longer on average, so more characters never fit.
 _CHARS_A_TOKEN = 8
@@ -250,8 +250,7 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
     several = len(_answered(message, message.tool_call_id or "")) > 1
     if several or message_tokens(message, count) <= max_tokens:
         return message
-    text = message.text + NO_MEDIA if holds_media(message) else message.text
-    bare = dataclasses.replace(message, text=text, payload=None, format="memkit")
+    bare = dataclasses.replace(message, text=text_alone(message), payload=None, format="memkit")
     most = min(len(bare.text), max(max_tokens, 0) * _CHARS_A_TOKEN)
     low = 0
     while low < most:
@@ -261,6 +260,13 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
         else:
             most = middle - 1
     return _cut(bare, low)
+
+
+def text_alone(message: Message) -> str:
+    """What a message says without its payload, with `NO_MEDIA` for what only that has."""
+    if not holds_media(message):
+        return message.text
+    return message.text + NO_MEDIA if message.text else NO_MEDIA.strip()
 
 
 def _cut(message: Message, keep: int) -> Message:
