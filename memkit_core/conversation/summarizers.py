@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -123,14 +124,24 @@ def _alike(one: _Sentence, other: _Sentence) -> bool:
     return bool(mine) and len(mine & theirs) >= _ALIKE * len(mine | theirs)
 
 
-def checked_summarizer(given: object) -> Summarizer:
-    """`given` when it can summarise, `ExtractiveSummarizer` for None."""
+def checked_summarizer(given: object, *, awaited: bool = False) -> Summarizer:
+    """`given` when it can summarise, `ExtractiveSummarizer` for None.
+
+    Args:
+        given: what the caller gave.
+        awaited: whether it may be a coroutine function too.
+    """
     if given is None:
         return ExtractiveSummarizer()
     if isinstance(given, type) or not callable(given) or hasattr(given, "invoke"):
         raise InvalidInputError(
             "summarizer takes a function of the summary so far, the messages and the most tokens, got "
             f"{shown(given)}; give a chat model as ChatSummarizer(model)"
+        )
+    coroutine = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
+    if coroutine and not awaited:
+        raise InvalidInputError(
+            f"summarizer must answer at once, {shown(given)} is async; AsyncMemory.summaries.update awaits it"
         )
     return given
 

@@ -6,13 +6,14 @@ import hashlib
 import importlib.util
 import json
 import math
+import operator
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, SupportsIndex
 
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue
@@ -70,7 +71,7 @@ def resolve_token_counter(given: object = None) -> TokenCounter:
     """The counter that `given` stands for; never downloads anything, then or later.
 
     Args:
-        given: a function from text to tokens; a chat model, whose
+        given: a function from text to tokens or their number; a chat model, whose
             `get_num_tokens` is used unless it would need a tokenizer that is not on disk; or None:
             tiktoken's `o200k_base` when the package and its data are there, else
             `approximate_tokens`.
@@ -102,10 +103,12 @@ class _Checked:
 
     def __call__(self, text: str) -> int:
         """The number of tokens that the counter says."""
-        tokens = self._count(text)
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-            raise InvalidInputError(f"count must answer with a number of tokens, got {shown(tokens)}")
-        return tokens
+        answer = self._count(text)
+        # Tokenizers answer with the tokens themselves, NumPy with its own integers.
+        tokens = len(answer) if isinstance(answer, list | tuple) else answer
+        if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or operator.index(tokens) < 0:
+            raise InvalidInputError(f"count must answer with a number of tokens, got {shown(answer)}")
+        return operator.index(tokens)
 
 
 def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:

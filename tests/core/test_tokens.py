@@ -5,6 +5,7 @@ import shutil
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -214,6 +215,13 @@ def test_a_counter_answers_with_a_number(answer):
             ):
                 with pytest.raises(InvalidInputError, match="number of tokens"):
                     call(count)
+
+
+@pytest.mark.parametrize("answer", [[5, 6, 7], (1, 2, 3), np.int64(3), 3])
+def test_a_tokenizer_is_a_counter(answer):
+    """A function that answers with the tokens, as `encode` of a tokenizer does, counts them."""
+    count = resolve_token_counter(lambda _: answer)
+    assert (count("x"), type(count("x"))) == (3, int)
 
 
 @pytest.mark.parametrize("wrong", [7, "gpt-4o", [len]])
