@@ -24,6 +24,7 @@ from langchain_core.messages import (
 
 from langchain_memkit.plain import plain
 from memkit_core import InvalidInputError, MemoryRecord, Message, NewDocument, RecallResult, Role, ToolCall
+from memkit_core.conversation.windows import text_alone
 from memkit_core.documents import document_metadata
 from memkit_core.errors import shown
 from memkit_core.inputs import listed
@@ -97,21 +98,26 @@ def to_memkit(message: BaseMessage) -> Message:
 
     What JSON cannot carry in `additional_kwargs`, `artifact` and the like is stored in the form
     that `plain` documents. A `HumanMessage` that a harness wrote (`lc_source` in its
-    `additional_kwargs`, such as a summary) is kept, but recall does not find it.
+    `additional_kwargs`, such as a summary) is kept, but recall does not find it; one with the
+    `tool_result` blocks of Anthropic is the result of the calls that they name.
 
     Raises:
         InvalidInputError: it is no LangChain message, or of a type that LangChain cannot load.
     """
     if not isinstance(message, BaseMessage):
         raise InvalidInputError(f"messages must be LangChain messages, got {shown(message)}")
+    # A human message with results of calls, as Anthropic's API has them, answers these calls.
+    results = _blocks(message, "tool_result") if isinstance(message, HumanMessage) else []
     harness = isinstance(message, HumanMessage) and "lc_source" in message.additional_kwargs
     return Message(
-        role=_role(message),
-        text=str(message.text),
+        role=Role.TOOL if results else _role(message),
+        text="\n".join(part for part in (*map(_result_text, results), str(message.text)) if part),
         id=message.id or None,
         speaker=message.name,
         tool_calls=_calls(message),
-        tool_call_id=getattr(message, "tool_call_id", None),
+        tool_call_id=str(results[0].get("tool_use_id") or "")
+        if results
+        else getattr(message, "tool_call_id", None),
         payload={"type": message.type, "data": plain(dict(message))},
         format=FORMAT,
         indexed=False if harness or message.type == "function" else None,
@@ -147,14 +153,38 @@ def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
         for call in message.invalid_tool_calls
         if call["id"]
     ]
+    # As Anthropic sends them, in the content alone.
+    known = {call.id for call in calls}
+    calls += [
+        ToolCall(
+            id=str(block.get("id") or ""),
+            name=str(block.get("name") or ""),
+            arguments=json.dumps(plain(block.get("input") or {}), ensure_ascii=False),
+        )
+        for block in _blocks(message, "tool_use")
+        if str(block.get("id") or "") not in known
+    ]
     return tuple(calls)
+
+
+def _result_text(block: Mapping[str, object]) -> str:
+    content = block.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _blocks(message: BaseMessage, kind: str) -> list[Mapping[str, object]]:
+    content = message.content if isinstance(message.content, list) else []
+    return [block for block in content if isinstance(block, Mapping) and block.get("type") == kind]
 
 
 def from_memkit(message: Message) -> BaseMessage:
     """The LangChain message: the one that was stored, field by field, with the id it is stored under.
 
     What another framework or the core itself wrote, such as the stand-in for a missing tool result,
-    is built from the neutral fields.
+    is built from the neutral fields; a mark stands for images that only they can show.
     """
     stored = _stored(message) if message.format == FORMAT else None
     return _neutral(message) if stored is None else stored
@@ -177,7 +207,7 @@ def _stored(message: Message) -> BaseMessage | None:
 
 
 def _neutral(message: Message) -> BaseMessage:
-    text, name = message.text, message.speaker
+    text, name = text_alone(message), message.speaker
     match message.role:
         case Role.USER:
             return HumanMessage(content=text, id=message.id, name=name)
@@ -206,7 +236,7 @@ def _assistant(message: Message) -> AIMessage:
                  "error": problem}
             )  # fmt: skip
     return AIMessage(
-        content=message.text,
+        content=text_alone(message),
         id=message.id,
         name=message.speaker,
         tool_calls=calls,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from memkit_core import Message, Role, ToolCall
+from memkit_core.conversation.windows import text_alone
 from memkit_core.errors import shown
 from memkit_core.jsonvalues import JsonValue
 from memkit_core.text.clean import storable
@@ -64,12 +65,14 @@ def to_message(message: ChatMessage) -> Message:
 def to_chat_message(message: Message) -> ChatMessage:
     """A new `ChatMessage`: the one that was stored, or one built from the neutral fields.
 
-    Built are messages that another framework or the core wrote. Of a stored one, a block that can
+    Built are messages that another framework or the core wrote; a mark stands for images that only
+    they can show. Of a stored one, a block that can
     no longer be loaded (an image whose file is gone) is replaced by a text block that says so.
     """
     if message.format == FORMAT and isinstance(message.payload, dict):
         return _restored(message.payload)
-    blocks: list[ContentBlock] = [TextBlock(text=message.text)] if message.text else []
+    text = text_alone(message)
+    blocks: list[ContentBlock] = [TextBlock(text=text)] if text else []
     blocks += [
         ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=_kwargs(call.arguments))
         for call in message.tool_calls

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from memkit_core.aio.callbacks import AsyncSummarizer, in_thread
 from memkit_core.aio.hops import Hops
 from memkit_core.conversation.history import Merge, RelevantWindow
 from memkit_core.conversation.lane import QueueState
 from memkit_core.conversation.queue import PersistQueue
 from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.summarizers import checked_summarizer
 from memkit_core.conversation.summary import Summaries, SummaryContext, SummaryUpdate
 from memkit_core.conversation.tokens import approximate_tokens
 from memkit_core.conversation.turn import Turn
@@ -20,7 +22,7 @@ from memkit_core.models import (
     Summary,
 )
 from memkit_core.omitted import OMITTED, Omitted
-from memkit_core.ports import Summarizer, TokenCounter
+from memkit_core.ports import TokenCounter
 from memkit_core.scope import Scope
 
 
@@ -186,15 +188,17 @@ class AsyncSummaries(Live):
         self,
         *,
         scope: Scope,
-        summarizer: Summarizer | None = None,
+        summarizer: AsyncSummarizer | None = None,
         threshold: float | None = None,
         model_window: int | None = None,
         keep: int | None = None,
         count: TokenCounter | None = None,
     ) -> SummaryUpdate:
-        """See `Summaries.update`."""
+        """See `Summaries.update`; `summarizer` may be a coroutine function, awaited in the caller's loop."""
+        given = None if summarizer is None else checked_summarizer(summarizer, awaited=True)
+        summarize = None if given is None else in_thread(given)
         return await self._hops.run(
-            self._summaries.update, scope=scope, summarizer=summarizer, threshold=threshold,
+            self._summaries.update, scope=scope, summarizer=summarize, threshold=threshold,
             model_window=model_window, keep=keep, count=count,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from memkit_core.errors import InvalidInputError, RecordNotFoundError, ScopeErro
 from memkit_core.inputs import (
     build_message,
     build_turn,
+    checked_amount,
     checked_count,
     checked_enum,
     checked_id,
@@ -239,7 +240,7 @@ class Sessions(Live):
         Args:
             scope: the session.
             last: only the newest `last` messages; reading costs what is returned.
-            before: only messages below this position, to page backwards.
+            before: only messages below this position, to page backwards; there are none below 0.
             agent_id: only messages that this agent produced.
             parent_agent_id: only messages of agents whose parent this is.
         """
@@ -247,7 +248,7 @@ class Sessions(Live):
         if last is not None:
             last = checked_count(last, "read: last", most=_LARGEST)
         if before is not None:
-            before = checked_count(before, "read: before", most=_LARGEST)
+            before = checked_amount(before, "read: before", most=_LARGEST)
         for name, agent in (("agent_id", agent_id), ("parent_agent_id", parent_agent_id)):
             if agent is not None:
                 checked_id(agent, f"read: {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ class ExtractiveSummarizer:
     """
 
     def __call__(self, previous: str, messages: Sequence[Message], max_tokens: int) -> str:
-        """The sentences that state most, in the order they came, one a line."""
+        """The sentences that state most, in the order they came, one a line; where none fits, the best cut."""
         lines = [line.removeprefix("- ") for line in previous.splitlines() if line.strip()]
         found = [*map(_scored, lines), *(_scored(line) for line in _said(messages))]
         spread = Counter(term for sentence in found for term in set(sentence.terms))
@@ -88,6 +89,9 @@ class ExtractiveSummarizer:
             room -= tokens
             seen.add(form)
             chosen.append(i)
+        if ranked and not chosen:
+            # Each sentence alone is too long.
+            return _cut(f"- {found[ranked[0]].line}", max_tokens, approximate_tokens)
         return "\n".join(f"- {found[i].line}" for i in sorted(chosen))
 
 
@@ -120,8 +124,13 @@ def _alike(one: _Sentence, other: _Sentence) -> bool:
     return bool(mine) and len(mine & theirs) >= _ALIKE * len(mine | theirs)
 
 
-def checked_summarizer(given: object) -> Summarizer:
-    """`given` when it can summarise, `ExtractiveSummarizer` for None."""
+def checked_summarizer(given: object, *, awaited: bool = False) -> Summarizer:
+    """`given` when it can summarise, `ExtractiveSummarizer` for None.
+
+    Args:
+        given: what the caller gave.
+        awaited: whether it may be a coroutine function too.
+    """
     if given is None:
         return ExtractiveSummarizer()
     if isinstance(given, type) or not callable(given) or hasattr(given, "invoke"):
@@ -129,21 +138,35 @@ def checked_summarizer(given: object) -> Summarizer:
             "summarizer takes a function of the summary so far, the messages and the most tokens, got "
             f"{shown(given)}; give a chat model as ChatSummarizer(model)"
         )
+    coroutine = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
+    if coroutine and not awaited:
+        raise InvalidInputError(
+            f"summarizer must answer at once, {shown(given)} is async; AsyncMemory.summaries.update awaits it"
+        )
     return given
 
 
-def usable_summary(answer: object, max_tokens: int, count: TokenCounter) -> tuple[str | None, str | None]:
-    """The answer as a summary of at most `max_tokens`, or what is wrong with it."""
+def usable_summary(
+    answer: object, max_tokens: int, count: TokenCounter, messages: Sequence[Message]
+) -> tuple[str | None, str | None]:
+    """The answer as a summary of `messages` in at most `max_tokens`, or what is wrong with it.
+
+    An answer of few different words is none, unless the messages have no more of them.
+    """
     if not isinstance(answer, str):
         return None, f"the summarizer answered with no text: {shown(answer)}"
     # A character is at least an eighth of a token: what is far too long is cut before it is counted.
     text = storable(answer[: max_tokens * 8]).strip()
     if not any(character.isalnum() for character in text):
         return None, f"the summarizer answered with no words: {shown(text)}"
-    terms = keyword_terms(text)
-    if len(terms) >= _MANY and len(set(terms)) < len(terms) / _MANY:
+    if _repetitive(text) and not _repetitive("\n".join(message.text for message in messages)):
         return None, f"the summarizer repeated itself: {shown(text)}"
     return _cut(text, max_tokens, count), None
+
+
+def _repetitive(text: str) -> bool:
+    terms = keyword_terms(text)
+    return len(terms) >= _MANY and len(set(terms)) < len(terms) / _MANY
 
 
 def _cut(text: str, max_tokens: int, count: TokenCounter) -> str:

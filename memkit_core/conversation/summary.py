@@ -163,7 +163,7 @@ class Summaries(Live):
         except Exception as failure:  # noqa: BLE001 - a model may raise anything; the chat goes on without it
             error = f"the summarizer failed: {type(failure).__name__}: {shown(str(failure))}"
         else:
-            text, error = usable_summary(answer, most, counter)
+            text, error = usable_summary(answer, most, counter, inputs)
         if text is None:
             return self._failed(previous, saved=saved, error=error)
         position = messages[covered - 1].position or 0

@@ -6,13 +6,14 @@ import hashlib
 import importlib.util
 import json
 import math
+import operator
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, SupportsIndex
 
 from memkit_core.errors import InvalidInputError, shown
 from memkit_core.jsonvalues import JsonValue
@@ -39,6 +40,8 @@ MEDIA_TOKENS = 256
 """Of one audio, video or other encoded part, whose length in tokens is not known: LlamaIndex's estimate."""
 
 _ENCODED: Final = re.compile(r"\s*data:|[^\s\u0250-\U0010ffff]{1000}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
+_MIME_KEYS: Final = ("mime_type", "media_type", "document_mimetype")
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_call", "tool_use", "function_call"})
 _IMAGE_TYPES: Final = frozenset({"image", "image_url", "input_image"})
@@ -68,7 +71,7 @@ def resolve_token_counter(given: object = None) -> TokenCounter:
     """The counter that `given` stands for; never downloads anything, then or later.
 
     Args:
-        given: a function from text to tokens; a chat model, whose
+        given: a function from text to tokens or their number; a chat model, whose
             `get_num_tokens` is used unless it would need a tokenizer that is not on disk; or None:
             tiktoken's `o200k_base` when the package and its data are there, else
             `approximate_tokens`.
@@ -100,10 +103,12 @@ class _Checked:
 
     def __call__(self, text: str) -> int:
         """The number of tokens that the counter says."""
-        tokens = self._count(text)
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-            raise InvalidInputError(f"count must answer with a number of tokens, got {shown(tokens)}")
-        return tokens
+        answer = self._count(text)
+        # Tokenizers answer with the tokens themselves, NumPy with its own integers.
+        tokens = len(answer) if isinstance(answer, list | tuple) else answer
+        if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or operator.index(tokens) < 0:
+            raise InvalidInputError(f"count must answer with a number of tokens, got {shown(answer)}")
+        return operator.index(tokens)
 
 
 def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:
@@ -184,10 +189,16 @@ def message_tokens(message: Message, count: TokenCounter = approximate_tokens) -
 
     Counted are its text, the names and arguments of its calls, and the blocks of its payload that
     the text does not show: reasoning, citations, refused calls and blocks of unknown types by their
-    text, images by `IMAGE_TOKENS`, other encoded data by `MEDIA_TOKENS` whatever its length.
+    text, images by `IMAGE_TOKENS`, other encoded data by `MEDIA_TOKENS` whatever its length, and a
+    document that is text by its text too.
     """
     fixed = sum(part for part in _extras(message) if isinstance(part, int))
     return count(message_text(message)) + fixed + MESSAGE_OVERHEAD
+
+
+def holds_media(message: Message) -> bool:
+    """Whether a message has an image, a document or another part that its text does not show."""
+    return any(isinstance(part, int) for part in _extras(message))
 
 
 def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tokens) -> int:
@@ -221,6 +232,8 @@ def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
         if isinstance(text, str) and text not in message.text:
             yield text
         yield from _leaves({key: part for key, part in block.items() if key not in ("text", "extras")})
+    elif kind == "tool_result":
+        yield from (part for part in _leaves(block) if isinstance(part, int) or part not in message.text)
     elif kind in _CALL_TYPES:
         if not message.tool_calls:
             yield from _leaves(block)
@@ -230,8 +243,35 @@ def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
         yield SMALL_IMAGE_TOKENS if detail == "low" else IMAGE_TOKENS
     elif kind in _MEDIA_TYPES:
         yield MEDIA_TOKENS
+        yield from _carried_text(block)
     else:
         yield from _leaves(block)
+
+
+def _carried_text(block: dict[str, JsonValue]) -> Iterator[str | int]:
+    """The text of a document that is text, which is sent as text, whatever carries it."""
+    inner = [one for one in (block, block.get("source"), block.get("file")) if isinstance(one, Mapping)]
+    kinds = [str(one.get(name) or "") for one in inner for name in _MIME_KEYS]
+    textual = any(kind.startswith("text/") for kind in kinds)
+    for text in _strings(block):
+        if text.startswith("data:") or _BASE64.fullmatch(text):
+            if textual or text.startswith("data:text/"):
+                # Three bytes in four characters, and a token for every four bytes.
+                yield len(text) * 3 // 16
+        else:
+            yield text
+
+
+def _strings(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            if key not in _NOT_TEXT and key not in _MIME_KEYS:
+                yield from _strings(part)
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from _strings(part)
 
 
 def _leaves(value: JsonValue) -> Iterator[str | int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from memkit_core.conversation.empty import is_empty
-from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
+from memkit_core.conversation.tokens import approximate_tokens, holds_media, message_tokens, tokens_of
 from memkit_core.models import Message, Role, ToolCall
 from memkit_core.ports import TokenCounter
 
@@ -16,6 +16,9 @@ NO_RESULT = "[No result of this call was recorded.]"
 """The text that stands in for the result of a call that never got one."""
 LEFT_OUT = "\n[... {} characters left out ...]\n"
 """What stands in a window for the middle of a message that is too large for it."""
+
+NO_MEDIA = "\n[... an attachment left out ...]"
+"""What stands in a text for the images and documents of a message that is sent without its payload."""
 
 # No token of natural text is longer on average, so more characters never fit.
 _CHARS_A_TOKEN = 8
@@ -42,10 +45,12 @@ def repaired(log: Sequence[Message]) -> list[Message]:
         view.append(message)
         if message.role is Role.ASSISTANT:
             found = {key: iter(answers[place, key]) for key in {call.id for call in message.tool_calls}}
-            view.extend(
+            results = [
                 next(found[call.id], None) or _placeholder(message, call, number)
                 for number, call in enumerate(message.tool_calls)
-            )
+            ]
+            # One message may hold the results of several calls.
+            view.extend({id(result): result for result in results}.values())
     return view
 
 
@@ -61,7 +66,7 @@ def _answers(log: Sequence[Message]) -> dict[tuple[int, str], list[Message]]:
     newest: dict[str, int] = {}
     for turn in _turns(log):
         asked: dict[str, int] = {}
-        strays: list[Message] = []
+        strays: list[tuple[Message, str]] = []
         for place in turn:
             message = log[place]
             if message.role is Role.ASSISTANT:
@@ -69,28 +74,35 @@ def _answers(log: Sequence[Message]) -> dict[tuple[int, str], list[Message]]:
                     asked[call.id] = place
                     open_calls[place, call.id] += 1
             elif message.role is Role.TOOL and message.tool_call_id is not None:
-                if message.tool_call_id in asked:
-                    _give(message, asked[message.tool_call_id], answers, open_calls)
-                else:
-                    strays.append(message)
-        for message in strays:
-            call_id = message.tool_call_id or ""
+                told = _answered(message, message.tool_call_id)
+                strays += [(message, call_id) for call_id in told if call_id not in asked]
+                for call_id in asked.keys() & told:
+                    _give(message, (asked[call_id], call_id), answers, open_calls)
+        for message, call_id in strays:
             places = [place for place in turn if open_calls.get((place, call_id))]
             if places:
-                _give(message, places[0], answers, open_calls)
+                _give(message, (places[0], call_id), answers, open_calls)
             elif call_id in newest:
-                _give(message, newest[call_id], answers, open_calls)
+                _give(message, (newest[call_id], call_id), answers, open_calls)
         newest |= asked
     return answers
 
 
+def _answered(result: Message, call_id: str) -> list[str]:
+    """The calls that a result answers: its own, and those of further result blocks in its payload."""
+    data = result.payload.get("data") if isinstance(result.payload, Mapping) else None
+    content = data.get("content") if isinstance(data, Mapping) else None
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    told = [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+    return [call_id, *(other for other in dict.fromkeys(told) if other != call_id)]
+
+
 def _give(
     result: Message,
-    place: int,
+    key: tuple[int, str],
     answers: dict[tuple[int, str], list[Message]],
     open_calls: dict[tuple[int, str], int],
 ) -> None:
-    key = place, result.tool_call_id or ""
     if open_calls[key]:
         open_calls[key] -= 1
         answers[key].append(result)
@@ -232,12 +244,13 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
     """The message with the middle of its text cut so that it takes at most `max_tokens`.
 
     At the least the marker stays; a text of fewer than some 70 characters, and the calls it makes,
-    are never cut. Without its payload, which
-    holds the whole text. One that fits is returned as it is.
+    are never cut. Without its payload, which holds the whole text, and with `NO_MEDIA` for what only
+    the payload has. One that fits, or that holds the results of several calls, is returned as it is.
     """
-    if message_tokens(message, count) <= max_tokens:
+    several = len(_answered(message, message.tool_call_id or "")) > 1
+    if several or message_tokens(message, count) <= max_tokens:
         return message
-    bare = dataclasses.replace(message, payload=None, format="memkit")
+    bare = dataclasses.replace(message, text=text_alone(message), payload=None, format="memkit")
     most = min(len(bare.text), max(max_tokens, 0) * _CHARS_A_TOKEN)
     low = 0
     while low < most:
@@ -247,6 +260,13 @@ def shortened(message: Message, max_tokens: int, count: TokenCounter = approxima
         else:
             most = middle - 1
     return _cut(bare, low)
+
+
+def text_alone(message: Message) -> str:
+    """What a message says without its payload, with `NO_MEDIA` for what only that has."""
+    if not holds_media(message):
+        return message.text
+    return message.text + NO_MEDIA if message.text else NO_MEDIA.strip()
 
 
 def _cut(message: Message, keep: int) -> Message:

@@ -68,10 +68,17 @@ class MovedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedMessage:
-    """A message; with `replace` it takes the place of one with its id that says something else."""
+    """A message that arrives; one that is new takes its own place, or the next of the session.
+
+    Attributes:
+        replace: whether it takes the place of one with its id that says something else.
+        after: the id of the message before it, None for the first. A new one stands behind it, so where
+            its own place is not, it takes the next of the session.
+    """
 
     message: Message
     replace: bool = True
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,6 +214,20 @@ class PortableContract(IncrementsContract):
         assert {one.outcome for one in store.receive(rows)} == {Outcome.UNCHANGED}
         assert store.verify() == []
 
+    def test_messages_that_meet_others_stay_in_order(self, store: MovableStore, other: InMemoryStore) -> None:
+        """A new message stands behind the one it came after, also when its own place is free."""
+        append(store, TALK, [message("x"), message("y")])
+        append(other, TALK, [message(name) for name in ("a", "b", "c", "d", "e")])
+        session, *rest = rows_of(other, spaces=(MESSAGES,))
+        messages = [row for row in rest if isinstance(row, MovedMessage)]
+        last: str | None = None
+        for one in messages:
+            store.receive([session, dataclasses.replace(one, after=last)])
+            last = one.message.id
+        assert [one.id for one in store.log.read(TALK)] == ["x", "y", "a", "b", "c", "d", "e"]
+        again = [dataclasses.replace(one, after=None) for one in messages]
+        assert {one.outcome for one in store.receive(again)} == {Outcome.UNCHANGED}
+
     def test_messages_of_an_older_log_replace_nothing(
         self, store: MovableStore, other: InMemoryStore
     ) -> None:

@@ -73,6 +73,7 @@ class Import:
         self._skips = self._reembedded = self._bytes = self._superseded = 0
         self._whole = True
         self._kept_session: Scope | None = None
+        self._last: str | None = None
 
     def run(self) -> ImportReport:
         """Check, then take.
@@ -241,8 +242,12 @@ class Import:
         if moved is None:
             assert isinstance(row, Tombstone)
             self._note(number, "whose it was is not known any more; name its scope in a dict of scopes")
-        elif isinstance(moved, MovedMessage) and moved.message.session == self._kept_session:
-            moved = replace(moved, replace=False)
+        elif isinstance(moved, MovedSession):
+            self._last = None
+        elif isinstance(moved, MovedMessage):
+            kept = moved.message.session == self._kept_session
+            moved = replace(moved, replace=not kept, after=self._last)
+            self._last = moved.message.id
         return moved
 
     def _stop(self, number: int, reason: str) -> None:

@@ -2,13 +2,14 @@
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 
-from langchain_memkit.convert import to_memkit
+from langchain_memkit.convert import from_memkit, to_memkit
 from llamaindex_memkit import MemkitMemory
-from llamaindex_memkit.convert import to_message
+from llamaindex_memkit.convert import to_chat_message, to_message
 from memkit_core import Config, Memory, Message, Role, Scope, ToolCall
 from memkit_core.conversation.tokens import approximate_tokens, message_tokens, tokens_of
+from memkit_core.conversation.windows import NO_MEDIA
 
 TALK = Scope.session("s", user="alice")
 
@@ -90,6 +91,31 @@ def test_one_message_larger_than_the_limit(memory, where):
     assert any(message.text == big.text for message in memory.sessions.read(scope=TALK))
     if where == "newest":
         assert "characters left out" in turn.recent[-1].text
+
+
+def test_an_attachment_that_does_not_fit_leaves_a_mark(memory):
+    """Where a message is cut to fit, what says that it had a picture is sent in its place."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    memory.sessions.append([to_memkit(HumanMessage([{"type": "text", "text": "see"}, picture]))], scope=TALK)
+    (small,) = memory.sessions.window(scope=TALK, max_tokens=100)
+    assert small.text == "see" + NO_MEDIA
+    (whole,) = memory.sessions.window(scope=TALK, max_tokens=1_000)
+    assert (whole.text, whole.payload is None) == ("see", False)
+
+
+@pytest.mark.parametrize("said", ["", "see"])
+def test_a_picture_of_another_framework_leaves_a_mark(memory, said):
+    """What one framework cannot show of a message that the other wrote, it says."""
+    url = "data:image/png;base64,iVBORw0KGgo="
+    theirs = HumanMessage([{"type": "text", "text": said}, {"type": "image_url", "image_url": {"url": url}}])
+    ours = ChatMessage(
+        role="user", blocks=[TextBlock(text=said), ImageBlock(url="https://example.org/a.png")]
+    )
+    expected = f"{said}{NO_MEDIA}".strip()
+    assert to_chat_message(to_memkit(theirs)).content == expected
+    assert from_memkit(to_message(ours)).content == expected
+    assert from_memkit(to_memkit(theirs)).content == theirs.content
+    assert to_chat_message(to_message(ours)).blocks == ours.blocks
 
 
 def _as_core(text, call):

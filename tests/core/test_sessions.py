@@ -41,6 +41,22 @@ def say(memory, *texts, role=Role.USER, **fields):
     return memory.sessions.append([Message(role=role, text=text, **fields) for text in texts], scope=TALK)
 
 
+# ------------------------------------------------------------------------------- read
+
+
+@pytest.mark.parametrize("messages", [4, 5])
+def test_paging_backwards_ends_with_an_empty_page(memory, messages):
+    """Each page is read before the first position of the one behind it, until there is none."""
+    said = [f"m{n}" for n in range(messages)]
+    say(memory, *said)
+    found = []
+    page = memory.sessions.read(scope=TALK, last=2)
+    while page:
+        found = [message.text for message in page] + found
+        page = memory.sessions.read(scope=TALK, last=2, before=page[0].position)
+    assert found == said
+
+
 # ------------------------------------------------------------------------------- made and changed
 
 

@@ -1,5 +1,6 @@
 """`memory.summaries`: the older part of a session as one summary, the newest messages verbatim."""
 
+import asyncio
 import contextlib
 import dataclasses
 import sqlite3
@@ -10,6 +11,7 @@ from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms import MockLLM
 
 from memkit_core import (
+    AsyncMemory,
     BackendError,
     Config,
     InvalidInputError,
@@ -197,6 +199,43 @@ def test_a_failed_summary_changes_nothing(memory, answer):
     assert memory.summaries.context(**CHAT) == context
     assert memory.summaries.update(summarizer=Scripted("better"), threshold=50, **CHAT).changed
     assert memory.summaries.last_error is None
+
+
+async def test_a_summarizer_may_be_awaited(memory):
+    """`AsyncMemory` awaits a coroutine function in the caller's loop; where nothing can, it is refused at once."""
+    loop, calls = asyncio.get_running_loop(), []
+
+    async def summarizer(previous, messages, _max_tokens):
+        await asyncio.sleep(0)
+        calls.append((previous, len(messages), asyncio.get_running_loop() is loop))
+        return "a summary"
+
+    class Summarizer:
+        async def __call__(self, previous, messages, max_tokens):
+            return await summarizer(previous, messages, max_tokens)
+
+    talk(memory, 0, 20)
+    for given in (summarizer, Summarizer()):
+        with pytest.raises(InvalidInputError, match="async"):
+            memory.summaries.update(summarizer=given, **CHAT)
+    async with await AsyncMemory.open(":memory:", config=SMALL) as awaited:
+        await awaited.sessions.append(memory.sessions.read(scope=TALK), scope=TALK)
+        assert (await awaited.summaries.update(summarizer=summarizer, **CHAT)).changed
+        assert (await awaited.summaries.update(summarizer=Summarizer(), threshold=50, **CHAT)).changed
+        with pytest.raises(InvalidInputError, match="summarizer takes a function"):
+            await awaited.summaries.update(summarizer=7, **CHAT)
+    assert [(previous, same) for previous, _, same in calls] == [("", True), ("a summary", True)]
+
+
+def test_a_summary_of_repetitive_messages_may_repeat(memory):
+    """A chat of few different words is summarised, with and without a model."""
+    talk(memory, 0, 20, words=100)
+    assert memory.summaries.update(summarizer=Scripted("and so on " * 30), **CHAT).changed
+    assert memory.summaries.clear(scope=TALK).summaries == 1
+    made = memory.summaries.update(**CHAT)
+    assert made.changed, made.error
+    # No sentence of them fits whole.
+    assert approximate_tokens(made.summary.text) <= SMALL.summary_max_tokens
 
 
 def test_a_summary_of_a_hundred_thousand_words_is_cut(memory):

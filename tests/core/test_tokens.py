@@ -1,15 +1,17 @@
 """Token counts: honest for every language, tool call and picture, and never from the network."""
 
+import base64
 import shutil
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from llama_index.core import __file__ as llama_index
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, DocumentBlock
 
 from langchain_memkit.convert import to_memkit
 from llamaindex_memkit.convert import to_message
@@ -83,6 +85,34 @@ def test_blocks_of_a_message(content, expected):
         role=Role.USER, text=text, payload={"type": "human", "data": {"content": content}}, format="langchain"
     )
     assert message_tokens(message) == expected + MESSAGE_OVERHEAD
+
+
+def _base64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": WORDS}},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": WORDS}]}},
+        {"type": "file", "base64": _base64(WORDS), "mime_type": "text/csv"},
+        {"type": "file", "file": {"file_data": "data:text/plain;base64," + _base64(WORDS)}},
+        DocumentBlock(data=WORDS.encode(), document_mimetype="text/plain"),
+    ],
+    ids=["text", "content", "base64", "data address", "LlamaIndex"],
+)
+def test_a_document_that_is_text_counts_by_its_text(block):
+    """It is sent as text, so it counts as text, however it is carried; another document has one price."""
+    if isinstance(block, dict):
+        tokens = message_tokens(to_memkit(HumanMessage([block])))
+        pdf = message_tokens(to_memkit(HumanMessage([{"type": "file", "base64": "JVBE" * 100_000}])))
+    else:
+        tokens = message_tokens(to_message(ChatMessage(role="user", blocks=[block])))
+        other = DocumentBlock(data=WORDS.encode() * 100, document_mimetype="application/pdf")
+        pdf = message_tokens(to_message(ChatMessage(role="user", blocks=[other])))
+    assert 250 < tokens - MEDIA_TOKENS < 265
+    assert pdf == MEDIA_TOKENS + MESSAGE_OVERHEAD
 
 
 def test_text_is_not_counted_twice():
@@ -185,6 +215,13 @@ def test_a_counter_answers_with_a_number(answer):
             ):
                 with pytest.raises(InvalidInputError, match="number of tokens"):
                     call(count)
+
+
+@pytest.mark.parametrize("answer", [[5, 6, 7], (1, 2, 3), np.int64(3), 3])
+def test_a_tokenizer_is_a_counter(answer):
+    """A function that answers with the tokens, as `encode` of a tokenizer does, counts them."""
+    count = resolve_token_counter(lambda _: answer)
+    assert (count("x"), type(count("x"))) == (3, int)
 
 
 @pytest.mark.parametrize("wrong", [7, "gpt-4o", [len]])

@@ -16,6 +16,7 @@ from memkit_core import (
     Role,
     Scope,
     ScopeError,
+    ToolCall,
 )
 from memkit_core.models import MEMORIES, MESSAGES
 from memkit_core.transfer import files
@@ -170,6 +171,26 @@ def test_a_conversation_that_goes_on_in_both_places(house, open_memory, clock):
     assert {hit.record.id for hit in found} >= {"h", "o"}
     assert other.flush()
     assert other.upkeep.verify().whole
+
+
+def test_a_conversation_stays_in_order_in_a_session_that_went_on(house, open_memory):
+    """Where places are taken, what was said comes behind it in its own order, results behind their calls."""
+    turn = [
+        Message(role=Role.USER, text="ship it", id="h1"),
+        Message(
+            role=Role.ASSISTANT, text="", id="h2", tool_calls=[ToolCall(id="k", name="f", arguments="{}")]
+        ),
+        Message(role=Role.TOOL, text="shipped", id="h3", tool_call_id="k"),
+        Message(role=Role.ASSISTANT, text="done", id="h4"),
+    ]
+    other, _ = open_memory()
+    take(other, text_of(house)[0])
+    house.sessions.append(turn, scope=TALK)
+    other.sessions.append([Message(role=Role.USER, text="from elsewhere", id="o")], scope=TALK)
+    take(other, text_of(house)[0])
+    ids = [message.id for message in other.sessions.for_model(scope=TALK)]
+    assert ids[-5:] == ["o", "h1", "h2", "h3", "h4"]
+    assert not take(other, text_of(house)[0]).changed
 
 
 # ------------------------------------------------------------------------------- other owners

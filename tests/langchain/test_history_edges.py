@@ -263,6 +263,40 @@ def test_a_call_that_could_not_be_parsed_is_answered(history, answered):
     assert last.text == "ok"
 
 
+def test_results_in_a_human_message_answer_their_calls(history, memory):
+    """Calls and results that are blocks of the content, as Anthropic has them, are paired as all others are."""
+    uses = [{"type": "tool_use", "id": one, "name": "ship", "input": {"n": 1}} for one in ("a1", "b1", "c1")]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": f"done {one}"} for one in ("a1", "b1")]
+    given = [
+        HumanMessage("ship all"),
+        AIMessage([{"type": "text", "text": "on it"}, *uses]),
+        HumanMessage([*results, {"type": "text", "text": "and hurry"}]),
+        AIMessage("ok"),
+        HumanMessage("thanks"),
+    ]
+    history.add_messages(given)
+    assert [message.content for message in history.raw_messages] == [message.content for message in given]
+    asked, answered = history.messages[1:3], history.messages[3]
+    assert [(type(one), one.content) for one in asked] == [
+        (AIMessage, given[1].content), (HumanMessage, given[2].content),
+    ]  # fmt: skip
+    assert (answered.tool_call_id, answered.content) == ("c1", NO_RESULT)
+    # No window begins with the results.
+    for last in range(1, 6):
+        view = memory.sessions.window(scope=history.scope, last=last)
+        assert view[0].text in ("ship all", "thanks")
+    assert "done b1" in memory.sessions.read(scope=history.scope)[2].text
+
+
+def test_a_result_that_two_calls_share_is_never_cut_in_two(history, memory):
+    """A message with the results of several calls stays whole in a window that is too small."""
+    uses = [{"type": "tool_use", "id": one, "name": "ship", "input": {}} for one in ("a1", "b1")]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "x " * 500} for one in ("a1", "b1")]
+    history.add_messages([HumanMessage("ship both"), AIMessage(uses), HumanMessage(results)])
+    *_, last = memory.sessions.window(scope=history.scope, max_tokens=100)
+    assert last.payload["data"]["content"] == results
+
+
 def test_others_read_the_neutral_fields(history, memory):
     """D1: the core sees role, text, speaker, calls and the answered call of a LangChain message."""
     history.add_messages(

@@ -263,11 +263,12 @@ def _message(state: State, row: MovedMessage) -> Received:
         return no_session("message")
     old = log.messages.get(message_id)
     if old is None:
-        taken = {one.position for one in log.messages.values()}
-        position = log.next_position if message.position in taken else message.position
-        assert position is not None
+        position = _free(log, row)
+        newest = next(reversed(log.messages.values()), None)
+        inside = newest is not None and (newest.position or 0) > position
         log.messages[message_id] = dataclasses.replace(message, position=position)
-        log.messages = dict(sorted(log.messages.items(), key=lambda one: one[1].position or 0))
+        if inside:
+            log.messages = dict(sorted(log.messages.items(), key=lambda one: one[1].position or 0))
         log.next_position = max(log.next_position, position + 1)
         outcome = Outcome.INSERTED
     elif says_the_same(old, message):
@@ -285,6 +286,16 @@ def _message(state: State, row: MovedMessage) -> Received:
     state.mark(RowKind.MESSAGE, scope, row_id=message_id)
     state.mark(RowKind.SESSION, scope)
     return Received(outcome)
+
+
+def _free(log: Conversation, row: MovedMessage) -> int:
+    """The place of a message that is new: its own, or the next of the session."""
+    own, last = row.message.position, log.messages.get(row.after or "")
+    assert own is not None
+    # The newest first, since most messages come behind all others.
+    later = takewhile(lambda one: (one.position or 0) >= own, reversed(log.messages.values()))
+    taken = any(one.position == own for one in later)
+    return log.next_position if taken or (last is not None and (last.position or 0) > own) else own
 
 
 def _summary(state: State, summary: Summary) -> Received:

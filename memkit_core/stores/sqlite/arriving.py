@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from memkit_core.errors import ConfigError
 from memkit_core.jsonvalues import canonical_json
-from memkit_core.models import MESSAGES, DeleteReceipt, Message, Summary, Target
+from memkit_core.models import MESSAGES, DeleteReceipt, Summary, Target
 from memkit_core.ports import (
     MovedMessage,
     MovedRecord,
@@ -223,7 +223,7 @@ class _Arrivals:
             (scope_id, message.id),
         ).fetchone()
         if old is None:
-            position = self._free(scope_id, message, session.next_position)
+            position = self._free(scope_id, row, session.next_position)
             values = message_values(message, position, said)
             self._connection.execute(INSERT_MESSAGE, [scope_id, *values, self._number])
             self._grown(scope_id, position)
@@ -248,11 +248,13 @@ class _Arrivals:
         self._grown(scope_id, None)
         return Received(Outcome.UPDATED)
 
-    def _free(self, scope_id: int, message: Message, next_position: int) -> int:
+    def _free(self, scope_id: int, row: MovedMessage, next_position: int) -> int:
+        own = row.message.position
         taken = self._connection.execute(
-            "SELECT 1 FROM messages WHERE scope_id = ? AND position = ?", (scope_id, message.position)
+            "SELECT 1 FROM messages WHERE scope_id = ? AND (position = ? OR (id = ? AND position > ?))",
+            (scope_id, own, row.after, own),
         ).fetchone()
-        return next_position if taken or message.position is None else message.position
+        return next_position if taken or own is None else own
 
     def _grown(self, scope_id: int, position: int | None) -> None:
         self._connection.execute(
