@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -25,7 +26,12 @@ def _numbers(value: Any) -> Any:
 
 
 def _name(value: Any) -> Any:
-    return value if isinstance(value, str) and value.strip() else None
+    """A key in one spelling: a model writes "Home.City" today and "home city" tomorrow."""
+    return (
+        re.sub(r"[\s./:]+", ".", value.strip().casefold())
+        if isinstance(value, str) and value.strip()
+        else None
+    )
 
 
 class FormedItem(BaseModel):

@@ -174,6 +174,46 @@ def test_a_key_takes_the_place_of_what_was_and_keeps_what_the_user_gave(memory):
     assert memory.get(old.id, scope=ALICE).status is Status.SUPERSEDED
 
 
+def test_what_was_said_before_is_not_what_holds(memory, clock):
+    """A value of a key holds from when it was said: an old conversation that is read late does not overrule."""
+    late, early = Scope.session("2025", user=ALICE), Scope.session("2021", user=ALICE)
+    say(memory, "I live in Oslo.", scope=late, created_at=clock.now - timedelta(days=200))
+    (oslo,) = memory.formation.run(scope=late).records
+    clock.now += timedelta(days=1)
+    say(
+        memory,
+        "I live in Paris.",
+        "I live in Lyon.",
+        scope=early,
+        created_at=clock.now - timedelta(days=1600),
+    )
+    say(memory, "I live in Oslo!", scope=early, created_at=clock.now - timedelta(days=1500))
+    _, lyon, again = memory.formation.run(scope=early).records
+    assert active(memory) == ["I live in Oslo"]
+    assert (lyon.status, lyon.superseded_by, lyon.valid_until) == (
+        Status.SUPERSEDED,
+        oslo.id,
+        oslo.valid_from,
+    )
+    assert (again.id, again.mentions, again.valid_from) == (oslo.id, 2, clock.now - timedelta(days=201))
+    explicit = memory.add("Lives in Bergen", scope=ALICE, key="home")
+    say(memory, "I live in Rome.", scope=late, created_at=clock.now - timedelta(hours=1))
+    memory.formation.run(scope=late)
+    assert active(memory) == [explicit.content]
+    say(memory, "I live in Rome.", scope=late, created_at=clock.now + timedelta(days=9))
+    (rome,) = memory.formation.run(scope=late).records
+    assert (rome.valid_from, active(memory)) == (clock.now, ["I live in Rome"])
+
+
+def test_a_key_in_one_spelling(memory):
+    """However a model spells a key, it is the same one."""
+    for number, key in enumerate(["home.city", "Home.City", " home city ", "home/city"]):
+        say(memory, f"city {number}")
+        model = Scripted(facts(f"Lives in city {number}", key=key))
+        memory.formation.run(scope=TALK, extractor=ChatExtractor(model))
+    assert active(memory) == ["Lives in city 3"]
+
+
 def test_the_judge_compares_what_is_new_with_what_is_there(memory, clock):
     """What is said in other words becomes one; what is no longer so is superseded; both with the reason."""
     old = memory.add("She parks on level 3", scope=ALICE)
