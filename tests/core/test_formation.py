@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -203,6 +203,16 @@ def test_what_was_said_before_is_not_what_holds(memory, clock):
     say(memory, "I live in Rome.", scope=late, created_at=clock.now + timedelta(days=9))
     (rome,) = memory.formation.run(scope=late).records
     assert (rome.valid_from, active(memory)) == (clock.now, ["I live in Rome"])
+
+
+def test_a_model_is_told_when_a_message_was_said(memory):
+    """With day, time and zone: half past midnight in Copenhagen is still the day before in UTC (B65)."""
+    said = datetime(2025, 7, 25, 0, 30, tzinfo=timezone(timedelta(hours=2)))
+    say(memory, "I went there yesterday", created_at=said)
+    model = Scripted(facts("Went there on 2025-07-24"))
+    memory.formation.run(scope=TALK, extractor=ChatExtractor(model, instructions="They live in Copenhagen."))
+    assert 'said="2025-07-24 22:30 UTC">I went there yesterday<' in model.prompts[0]
+    assert "They live in Copenhagen." in model.prompts[0]
 
 
 def test_a_key_in_one_spelling(memory):
