@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
+import numpy as np
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from memkit_core import InvalidInputError, RecallResult, ScoredRecord
@@ -14,6 +15,7 @@ from memkit_core.documents import Documents, SearchMode
 from memkit_core.errors import shown
 from memkit_core.filters import Filter, condition
 from memkit_core.inputs import checked_count, checked_fraction
+from memkit_core.ports import Matrix, Vector
 
 _log = logging.getLogger("memkit.llamaindex")
 
@@ -144,14 +146,38 @@ class Question:
         hits = {hit.record.id: hit for hit in self._search(documents, where, self.mode, pool)}
         rows = documents.vectors(list(hits))
         ids = [one for one in hits if one in rows]
-        _, chosen = get_top_k_mmr_embeddings(
-            self.vector,
-            [rows[one].tolist() for one in ids],
-            similarity_top_k=self.top_k,
-            embedding_ids=ids,
-            mmr_threshold=threshold,
-        )
-        return [hits[one] for one in chosen]
+        if not ids:
+            return []
+        chosen = _unlike(self.vector, [rows[one] for one in ids], top_k=self.top_k, threshold=threshold)
+        return [hits[ids[one]] for one in chosen]
+
+
+def _unlike(query: list[float], rows: Sequence[Vector], *, top_k: int, threshold: float) -> list[int]:
+    """The `top_k` of `rows` by maximal marginal relevance (Carbonell and Goldstein 1998), in order.
+
+    Each is the one with the largest `threshold` times its cosine with `query`, less `1 - threshold` times its
+    cosine with the most similar of all that were chosen before. LlamaIndex's own `get_top_k_mmr_embeddings`
+    (0.14.25) looks at the last chosen alone, so that a copy of an earlier one comes back.
+    """
+    given = _units([np.asarray(query, np.float32), *rows])
+    near, like = given[1:] @ given[0], np.zeros(len(rows), np.float32)
+    left, chosen = np.ones(len(rows), np.bool_), list[int]()
+    for _ in range(min(top_k, len(rows))):
+        gain = threshold * near - (1 - threshold) * like
+        best = int(np.argmax(np.where(left, gain, -np.inf)))
+        to_best = given[1:] @ given[1 + best]
+        like = np.maximum(like, to_best) if chosen else to_best
+        chosen.append(best)
+        left[best] = False
+    return chosen
+
+
+def _units(rows: Sequence[Vector]) -> Matrix:
+    matrix: Matrix = np.stack(rows)
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    lengths[lengths == 0] = 1
+    unit: Matrix = matrix / lengths
+    return unit
 
 
 def _checked_mode(mode: object) -> VectorStoreQueryMode:

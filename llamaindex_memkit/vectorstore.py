@@ -209,7 +209,7 @@ class MemkitVectorStore(BasePydanticVectorStore):
 
         - `default`: nearest to the query's vector; similarities are (1 + cosine) / 2, identical = 1.
         - `mmr`: of the nearest (four times `similarity_top_k`, at least 100), those least like each
-          other, by LlamaIndex's own `get_top_k_mmr_embeddings`; similarities as above.
+          other, each compared with all that were chosen before it; similarities as above.
         - `text_search`, `sparse`: by words; similarities are BM25 scaled to the best, and order this
           one answer only. `sparse_top_k` replaces `similarity_top_k`.
         - `hybrid`: words and vector fused, best first; similarities are those of the vectors, so

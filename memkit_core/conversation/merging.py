@@ -58,5 +58,8 @@ def _kind(value: JsonValue) -> str:
 
 
 def joined_texts(old: str, new: str) -> str:
-    """`new` behind `old`, on a line of its own."""
+    """`new` behind `old`, on a line of its own; `old` alone where these very lines stand in it already."""
+    lines = new.strip("\n")
+    if lines.strip() and f"\n{lines}\n" in f"\n{old}\n":
+        return old
     return old + ("" if not old or old.endswith("\n") else "\n") + new

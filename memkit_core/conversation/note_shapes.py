@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Content = str | dict[str, JsonValue]
 
 _SAID_ERRORS = 5
+_FENCED = re.compile(r"\s*```\w*\n(.*)\n\s*```\s*", re.DOTALL)
+"""JSON in the fence that chat models like to put around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +144,9 @@ def _violations(schema: type[BaseModel], content: dict[str, JsonValue]) -> str:
 
 
 def _parsed(text: str) -> Any:
+    inner = _FENCED.fullmatch(text)
     try:
-        return json.loads(storable(text))
+        return json.loads(storable(inner[1] if inner else text))
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"a note with a schema takes a JSON object, got text that is not JSON: {error}"

@@ -5,7 +5,7 @@ text would be no type.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 from memkit_core.errors import InvalidInputError
 from memkit_core.models import Note
@@ -42,12 +42,6 @@ def note_tools(
         """
         return save(content, mode)
 
-    def update_with_json(content: dict[str, object], mode: Mode = "append") -> str:
-        return save(content, mode)
-
-    for attribute in ("__name__", "__qualname__", "__doc__"):
-        setattr(update_with_json, attribute, getattr(update_working_memory, attribute))
-
     def clear_working_memory() -> str:
         """Empty the note that you keep as working memory: you will no longer see what it says."""
         clear()
@@ -55,6 +49,26 @@ def note_tools(
 
     return [
         get_working_memory,
-        update_with_json if as_json else update_working_memory,
+        _with_json(save, like=update_working_memory) if as_json else update_working_memory,
         clear_working_memory,
     ]
+
+
+def _with_json(
+    save: Callable[[object, Mode], str], *, like: Callable[[str, Mode], str]
+) -> Callable[..., str]:
+    """The tool that takes an object, by its schema: from models that write it as text it takes that too."""
+    # Here, so that a note of text does not wait for pydantic to be imported.
+    from pydantic import PlainSerializer, WrapValidator
+
+    text_too = WrapValidator(lambda given, checked: given if isinstance(given, str) else checked(given))
+    as_given = PlainSerializer(lambda given: given)
+
+    def update_with_json(
+        content: Annotated[dict[str, object], text_too, as_given], mode: Mode = "append"
+    ) -> str:
+        return save(content, mode)
+
+    for attribute in ("__name__", "__qualname__", "__doc__"):
+        setattr(update_with_json, attribute, getattr(like, attribute))
+    return update_with_json

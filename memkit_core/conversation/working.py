@@ -94,11 +94,11 @@ class WorkingMemory(Live):
 
         With `"append"` JSON is merged: objects key by key, lists united without repeats, other values
         replaced, and None says nothing about a key that has a value; text is put on a new line behind
-        what is there. What comes out is checked before it is saved. When nothing changes nothing is
-        written. Earlier versions are kept (`Config.note_versions`), see `history` and `undo`.
+        what is there, unless these very lines stand there already. What comes out is checked before it is
+        saved. When nothing changes nothing is written. Earlier versions are kept (`Config.note_versions`), see `history` and `undo`.
 
         Args:
-            content: a text; with a schema a dict, an instance of it, or JSON text.
+            content: a text; with a schema a dict, an instance of it, or JSON text, in a fence or not.
             scope: the session or user whose note it is.
             mode: `"append"`, or `"replace"`, which drops what the note says.
             expected_version: change it only if it still has this version, 0 for none.

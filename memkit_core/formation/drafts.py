@@ -13,9 +13,11 @@ from memkit_core.config import Config
 from memkit_core.errors import InvalidInputError, MemkitError, shown
 from memkit_core.inputs import NewMemory, build_record
 from memkit_core.jsonvalues import JsonValue, checked_metadata
-from memkit_core.models import MemoryRecord, Message, Origin, RecordType, Role
+from memkit_core.models import MemoryRecord, Message, Origin, RecordType, Role, Status
 from memkit_core.ports import Add, Extracted, MemoryView, RecordStore, Step
 from memkit_core.scope import Scope
+from memkit_core.stores.succession import held_since, holds_slot
+from memkit_core.text.clean import normal_form
 
 _log = logging.getLogger("memkit")
 
@@ -53,6 +55,7 @@ def _draft(item: Extracted, messages: Sequence[Message]) -> Draft:
     first = told[0].created_at
     spoken = all(message.role is Role.ASSISTANT for message in told)
     happened = first.isoformat() if item.type is RecordType.EVENT and first is not None else None
+    said = max((one.created_at for one in told if one.created_at is not None), default=None)
     return {
         "id": str(uuid.uuid4()),
         "content": item.content,
@@ -62,6 +65,7 @@ def _draft(item: Extracted, messages: Sequence[Message]) -> Draft:
         "tags": list(item.tags),
         "metadata": checked_metadata(item.metadata),
         "occurred_at": happened,
+        "said_at": None if said is None else said.isoformat(),
         "messages": [message.id for message in told],
         "origin": (Origin.ASSISTANT if spoken else Origin.USER).value,
     }
@@ -70,7 +74,7 @@ def _draft(item: Extracted, messages: Sequence[Message]) -> Draft:
 def record_of(
     draft: Mapping[str, Any], session: Scope, *, into: Scope, now: datetime, config: Config
 ) -> MemoryRecord:
-    """The record of a draft.
+    """The record of a draft; a value of a key holds from when it was said.
 
     Raises:
         InvalidInputError: it cannot be stored.
@@ -84,25 +88,48 @@ def record_of(
     record = build_record(
         new, scope=into, now=now, agent_id=config.agent_id, max_chars=config.max_content_chars
     )
-    return dataclasses.replace(record, created_in_session_id=session.id)
+    # Drafts that an earlier version left behind do not know when they were said.
+    said = draft.get("said_at") if record.key is not None else None
+    since = None if said is None else min(datetime.fromisoformat(said), now)
+    return dataclasses.replace(record, created_in_session_id=session.id, valid_from=since)
 
 
 def write(store: RecordStore, records: Sequence[MemoryRecord], *, now: datetime) -> list[MemoryRecord]:
     """Write records as `Memory.add` does, in one transaction; those that are there already stay as they are.
 
-    What takes the place of the value of a key keeps its tags, metadata and pin: they are the user's.
+    What takes the place of the value of a key keeps its tags, metadata and pin: they are the user's. What was
+    said before that value held does not take its place, it is written as superseded.
     """
 
     def rule(view: MemoryView) -> Sequence[Step]:
-        steps = []
+        steps: list[Step] = []
+        held: dict[tuple[Scope, RecordType, str | None], MemoryRecord] = {}
         for record in records:
             if view.get(record.scope, record.id) is not None:
                 continue
-            current = view.current(record, now=now)
-            steps.append(Add(record if current is None else _carrying(record, current), merge=True))
+            slot = (record.scope, record.type, record.key)
+            current = held.get(slot) or view.current(record, now=now)
+            written = record if current is None else _beside(record, current)
+            if holds_slot(written):
+                held[slot] = written
+            steps.append(Add(written, merge=True))
         return steps
 
     return store.records.decide(rule) if records else []
+
+
+def _beside(record: MemoryRecord, current: MemoryRecord) -> MemoryRecord:
+    """What `record` is where `current` is the value of its key: that one said again, a later or an earlier one."""
+    if normal_form(record.content) == normal_form(current.content):
+        return dataclasses.replace(_carrying(record, current), valid_from=current.valid_from)
+    if held_since(record) < held_since(current):
+        return dataclasses.replace(
+            record,
+            status=Status.SUPERSEDED,
+            valid_until=held_since(current),
+            superseded_by=current.id,
+        )
+    return _carrying(record, current)
 
 
 def _carrying(record: MemoryRecord, current: MemoryRecord) -> MemoryRecord:

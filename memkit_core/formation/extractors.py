@@ -83,16 +83,21 @@ class ChatExtractor:
             ModelError: the model failed, or its answer is not one JSON object, or holds nothing of the schema.
         """
         answer = json_object(self._model(self.prompt(messages)), model=self.name)
-        filled = self._filled(answer)
-        return list(_items(filled))
+        said = shown(answer)
+        filled, whole = self._filled(dict(answer))
+        found = list(_items(filled))
+        # Of an empty answer nothing is lost; of one in another form, or all wrong, what it says would be.
+        if not found and answer and not (whole and filled.model_fields_set):
+            raise ModelError(f"the answer does not fill the schema: {said}", model=self.name)
+        return found
 
-    def _filled(self, answer: dict[str, object]) -> BaseModel:
-        """The schema with what is right of an answer; what is wrong is left out."""
+    def _filled(self, answer: dict[str, object]) -> tuple[BaseModel, bool]:
+        """The schema with what is right of an answer, and whether that is all; what is wrong is left out."""
         from pydantic import ValidationError
 
-        for _ in range(_SALVAGES):
+        for tries in range(_SALVAGES):
             try:
-                return self._schema.model_validate(answer)
+                return self._schema.model_validate(answer), not tries
             except ValidationError as error:
                 _log.warning(
                     "an answer was not all in the schema; %d parts are left out", error.error_count()

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+_OTHER_WORDS = ("text", "fact", "memory")
+"""What chat models call the content of an item when they do not call it that."""
+_NO_NAMES = frozenset({"null", "none", "nil", "n.a", "undefined", "-"})
+"""What chat models write for a key that there is not; as a key it would make each item supersede the one before."""
+
 
 def _in_a_list(value: Any) -> Any:
-    return [value] if isinstance(value, str | dict) else [] if value is None else value
+    if value is None:
+        return []
+    items = [value] if isinstance(value, str | dict) else value
+    return [item for item in items if not _is_blank(item)] if isinstance(items, list) else items
+
+
+def _is_blank(item: object) -> bool:
+    return isinstance(item, str) and not item.strip()
 
 
 def _spelt_out(value: Any) -> Any:
-    return {"content": value} if isinstance(value, str) else value
+    if not isinstance(value, dict) or "content" in value:
+        return {"content": value} if isinstance(value, str) else value
+    said = next((word for word in _OTHER_WORDS if isinstance(value.get(word), str)), None)
+    return value if said is None else {**value, "content": value[said]}
 
 
 def _fraction(value: Any) -> Any:
@@ -25,7 +41,9 @@ def _numbers(value: Any) -> Any:
 
 
 def _name(value: Any) -> Any:
-    return value if isinstance(value, str) and value.strip() else None
+    """A key in one spelling: a model writes "Home.City" today and "home city" tomorrow."""
+    name = re.sub(r"[\s./:]+", ".", value.strip().casefold()) if isinstance(value, str) else ""
+    return None if not name or name in _NO_NAMES else name
 
 
 class FormedItem(BaseModel):

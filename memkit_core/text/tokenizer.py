@@ -15,8 +15,9 @@ What happens to a text, in order:
 4. Everything else is broken into words by the Unicode rules (UAX #29, `regex` package). Words
    glued together by one joining sign (`POL-358`, `GB/s`, `foo_bar.baz`, `a:b`, `x@y.org`) are kept
    whole and in parts, `camelCase` too. `c++` and `c#` stay whole only: the part would be `c`.
-5. Terms are case-folded, Latin, Greek and Cyrillic accents are removed (`café` = `cafe`), and
-   ASCII words are stemmed (English Snowball). A term has at most `MAX_TERM_LENGTH` characters;
+5. Terms are case-folded; Latin, Greek and Cyrillic accents are removed (`café` = `cafe`), Latin
+   letters with a stroke and ligatures spelt plainly (`Łódź` = `lodz`), and the points and vowel
+   signs of Arabic and Hebrew, which are mostly left out, removed. ASCII words are stemmed (English Snowball). A term has at most `MAX_TERM_LENGTH` characters;
    what is longer is cut, so very long words match by their beginning.
 6. English stop words are dropped, unless nothing else is left: a text of stop words only is
    indexed by, and can be found by, those words. Negations are not stop words.
@@ -48,9 +49,25 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TERM_LENGTH", "TOKENIZER_VERSION", "content_words", "keyword_terms", "word_term"]
 
-TOKENIZER_VERSION: Final = "memkit-terms-1"
+TOKENIZER_VERSION: Final = "memkit-terms-2"
 
 MAX_TERM_LENGTH: Final = 64
+
+# Letters that no normal form takes apart, as they are typed where a keyboard does not have them.
+_SPELT_PLAINLY: Final = str.maketrans(
+    {
+        "ø": "o",
+        "ł": "l",
+        "đ": "d",
+        "ð": "d",
+        "þ": "th",
+        "æ": "ae",
+        "œ": "oe",
+        "ħ": "h",
+        "ŧ": "t",
+        "\u0131": "i",
+    }
+)
 
 # Longer pieces are rarely seen twice, and remembering them would make the cache unbounded in bytes.
 _MAX_CACHED_PIECE: Final = 48
@@ -234,12 +251,13 @@ def _parts(word: str, whole: str) -> Iterator[str]:
 def _fold(word: str) -> str:
     """Case-fold a word and remove the accents of Latin, Greek and Cyrillic letters.
 
-    Only the block U+0300 to U+036F goes: marks of other scripts are vowels or tell letters apart.
+    Of other scripts only what writers of Arabic and Hebrew mostly leave out goes: elsewhere marks are
+    vowels or tell letters apart.
     """
     if word.isascii():
         return word.lower()
     bare = _patterns().accent.sub("", unicodedata.normalize("NFD", word.casefold()))
-    return unicodedata.normalize("NFC", bare)
+    return unicodedata.normalize("NFC", bare).translate(_SPELT_PLAINLY)
 
 
 def _bare(word: str) -> str:
@@ -295,7 +313,11 @@ def _patterns() -> _Patterns:
     return _Patterns(
         invisible=compiled(r"[\p{Cf}\p{Variation_Selector}]+"),
         mark_run=compiled(r"(\p{M}{30})\p{M}+"),
-        accent=compiled(r"[\u0300-\u036f]+"),
+        # Combining accents, Hebrew points, and the signs and the stretching of Arabic; not its hamza and madda.
+        accent=compiled(
+            r"[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+            r"\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]+"
+        ),
         token=compiled(
             rf"(?P<word>{word})|(?P<pairs>[{paired}]++)|(?P<clusters>[{clustered}]++)"
             rf"|(?P<emoji>{emoji})"

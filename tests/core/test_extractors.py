@@ -94,7 +94,7 @@ KEPT = {
     "one item for a list": ('{"facts": {"content": "one"}}', ["one"]),
     "null for a list": ('{"facts": null, "tasks": ["one"]}', ["one"]),
     "wrong items among right ones": (
-        '{"facts": ["one", {"text": "no content"}, 7, null, {"content": ""}, {"content": "two"}]}',
+        '{"facts": ["one", {"said": "no content"}, 7, null, {"content": ""}, {"content": "two"}]}',
         ["one", "two"],
     ),
     "a field of the wrong kind": ('{"facts": 7, "tasks": ["one"]}', ["one"]),
@@ -103,8 +103,17 @@ KEPT = {
         ["one"],
     ),
     "fields that there are not": ('{"facts": [{"content": "one", "x": 1}], "action": "DELETE"}', ["one"]),
+    "content by another name": (
+        '{"facts": [{"text": "one"}, {"fact": "two", "memory": "no"}]}',
+        ["one", "two"],
+    ),
+    "words for no key": (
+        '{"facts": [{"content": "one", "key": "null"}, {"content": "two", "key": "N/A"}]}',
+        ["one", "two"],
+    ),
     "nothing": ("{}", []),
     "empty lists": ('{"facts": []}', []),
+    "blank items": ('{"facts": ["", " "], "tasks": null}', []),
 }
 
 
@@ -124,12 +133,22 @@ REFUSED = {
     "two objects": '{"facts": ["one"]}{"facts": ["two"]}',
     "a bad escape": '{"facts": ["\\uD8"]}',
     "NaN": '{"facts": [{"content": "one", "confidence": NaN}]}',
+    "a list": '[{"content": "one"}]',
+    "another field": '{"memories": [{"content": "one"}]}',
+    "an item alone": '{"content": "one"}',
+    "a field in capitals": '{"Facts": ["one"]}',
+    "inside of something": '{"properties": {"facts": ["one"]}}',
+    "an object for a list": '{"facts": {"1": "one", "2": "two"}}',
+    "items that are all wrong": '{"facts": [{"said": "one"}, ["two"]]}',
 }
 
 
 @pytest.mark.parametrize("answer", REFUSED.values(), ids=REFUSED)
 def test_what_is_no_answer_is_an_error(answer):
-    """An answer that is not one whole JSON object is refused as a whole, so that it can be asked again."""
+    """What is not one whole JSON object, or says something of which nothing is in the schema, can be asked again.
+
+    As if it had found nothing, what was said would be lost without a word.
+    """
     with pytest.raises(ModelError):
         answered(answer)
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -172,6 +172,56 @@ def test_a_key_takes_the_place_of_what_was_and_keeps_what_the_user_gave(memory):
     assert (new.supersedes, new.metadata, new.tags, new.pinned) == (old.id, given, ("x", "fact"), True)
     assert active(memory) == ["Lives in Denver"]
     assert memory.get(old.id, scope=ALICE).status is Status.SUPERSEDED
+
+
+def test_what_was_said_before_is_not_what_holds(memory, clock):
+    """A value of a key holds from when it was said: an old conversation that is read late does not overrule."""
+    late, early = Scope.session("2025", user=ALICE), Scope.session("2021", user=ALICE)
+    say(memory, "I live in Oslo.", scope=late, created_at=clock.now - timedelta(days=200))
+    (oslo,) = memory.formation.run(scope=late).records
+    clock.now += timedelta(days=1)
+    say(
+        memory,
+        "I live in Paris.",
+        "I live in Lyon.",
+        scope=early,
+        created_at=clock.now - timedelta(days=1600),
+    )
+    say(memory, "I live in Oslo!", scope=early, created_at=clock.now - timedelta(days=1500))
+    _, lyon, again = memory.formation.run(scope=early).records
+    assert active(memory) == ["I live in Oslo"]
+    assert (lyon.status, lyon.superseded_by, lyon.valid_until) == (
+        Status.SUPERSEDED,
+        oslo.id,
+        oslo.valid_from,
+    )
+    assert (again.id, again.mentions, again.valid_from) == (oslo.id, 2, clock.now - timedelta(days=201))
+    explicit = memory.add("Lives in Bergen", scope=ALICE, key="home")
+    say(memory, "I live in Rome.", scope=late, created_at=clock.now - timedelta(hours=1))
+    memory.formation.run(scope=late)
+    assert active(memory) == [explicit.content]
+    say(memory, "I live in Rome.", scope=late, created_at=clock.now + timedelta(days=9))
+    (rome,) = memory.formation.run(scope=late).records
+    assert (rome.valid_from, active(memory)) == (clock.now, ["I live in Rome"])
+
+
+def test_a_model_is_told_when_a_message_was_said(memory):
+    """With day, time and zone: half past midnight in Copenhagen is still the day before in UTC (B65)."""
+    said = datetime(2025, 7, 25, 0, 30, tzinfo=timezone(timedelta(hours=2)))
+    say(memory, "I went there yesterday", created_at=said)
+    model = Scripted(facts("Went there on 2025-07-24"))
+    memory.formation.run(scope=TALK, extractor=ChatExtractor(model, instructions="They live in Copenhagen."))
+    assert 'said="2025-07-24 22:30 UTC">I went there yesterday<' in model.prompts[0]
+    assert "They live in Copenhagen." in model.prompts[0]
+
+
+def test_a_key_in_one_spelling(memory):
+    """However a model spells a key, it is the same one."""
+    for number, key in enumerate(["home.city", "Home.City", " home city ", "home/city"]):
+        say(memory, f"city {number}")
+        model = Scripted(facts(f"Lives in city {number}", key=key))
+        memory.formation.run(scope=TALK, extractor=ChatExtractor(model))
+    assert active(memory) == ["Lives in city 3"]
 
 
 def test_the_judge_compares_what_is_new_with_what_is_there(memory, clock):

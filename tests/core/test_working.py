@@ -567,6 +567,38 @@ def test_frameworks_make_tools_of_them(memory, shape, kind):
             assert parameters["mode"]["enum"] == ["append", "replace"]
 
 
+@pytest.mark.parametrize(
+    "text", ['{"name": "Bo"}', '```json\n{"name": "Bo"}\n```', ' ```\n{"name": "Bo"}\n``` ']
+)
+def test_an_object_that_is_written_as_text(memory, text):
+    """What a model writes as JSON text, in a fence or not, is taken for the object; other text is told to it."""
+    working = memory.working.using(schema=Person)
+    update = working.tools(scope=TALK)[1]
+    for tool in (
+        StructuredTool.from_function(update).invoke,
+        lambda given: str(FunctionTool.from_defaults(update).call(**given)),
+    ):
+        assert tool({"content": "her name is Bo"}).startswith(
+            "Not saved: a note with a schema takes a JSON object"
+        )
+        assert '"Bo"' in tool({"content": text})
+        assert working.get(scope=TALK).content == {"name": "Bo"}
+        working.clear(scope=TALK)
+
+
+def test_the_same_lines_again(memory):
+    """Appending lines that stand in a note already changes nothing; part of a line is another line."""
+    memory.working.update("likes tea and cake\n- oslo\n- bergen\n", scope=TALK)
+    for again in ("likes tea and cake", "- oslo\n- bergen", "\n- bergen\n", "likes tea and cake\n"):
+        assert memory.working.update(again, scope=TALK).version == 1
+    memory.working.update("likes tea", scope=TALK)
+    memory.working.update("- bergen\n- oslo", scope=TALK)
+    assert (
+        memory.working.get(scope=TALK).content
+        == "likes tea and cake\n- oslo\n- bergen\nlikes tea\n- bergen\n- oslo"
+    )
+
+
 def test_a_session_takes_its_note_along(memory):
     """Clearing a session or deleting a user deletes the notes with their history, and says so."""
     memory.working.update("secret", scope=TALK)

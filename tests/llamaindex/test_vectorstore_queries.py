@@ -97,6 +97,21 @@ class TestQuery:
         with pytest.raises(InvalidInputError, match="mmr_threshold"):
             ask(mode="mmr", mmr_threshold=2)
 
+    def test_mmr_forgets_nothing_that_was_chosen(self, store, ask):
+        """`mmr` compares with every node chosen before, not the last alone: a near copy of the first stays away."""
+        vectors = {
+            "a": [0.90, 0.44, 0, 0],
+            "copy of a": [0.88, 0.47, 0, 0],
+            "b": [0.70, 0, 0.71, 0],
+            "c": [0.65, 0, 0, 0.76],
+        }
+        store.add([TextNode(id_=one, text=one, embedding=vector) for one, vector in vectors.items()])
+        asked = VectorStoreQuery(
+            query_embedding=[1, 0, 0, 0], similarity_top_k=4, mode=VectorStoreQueryMode.MMR, mmr_threshold=0.5
+        )
+        assert store.query(asked).ids == ["a", "b", "c", "copy of a"]
+        assert store.query(asked, mmr_threshold=0).ids[0] == "a", "the nearest is the first"
+
     def test_conditions_hold_before_the_cut(self, store, ask):
         """Filters, `node_ids` and `doc_ids` narrow what is searched, not what was found."""
         store.add([part_of("d1", node("owl", f"n{i}", i)) for i in range(50)])
