@@ -24,6 +24,7 @@ class Verb:
         operation: `gen_ai.operation.name`, None where the conventions have none.
         writes, recalls: what it counts as.
         asks: whether it may call a model; a read that does not is only seen by spans.
+        of_query: whether it is called with a `RecallQuery`.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Verb:
     writes: bool = False
     recalls: bool = False
     asks: bool = True
+    of_query: bool = False
 
     @property
     def names_a_record(self) -> bool:
@@ -56,8 +58,6 @@ def _pairs(names: Mapping[str, str | None] | Iterable[str]) -> list[tuple[str, s
     return [*names.items()] if isinstance(names, Mapping) else [(name, None) for name in names]
 
 
-_RECALL = Verb(name="recall", operation=SEARCH, recalls=True)
-
 OF_MEMORY = _verbs(
     "",
     writes={
@@ -77,7 +77,10 @@ OF_MEMORY = _verbs(
     },
     calls=("turn_context", "flush"),
     reads=("get", "history", "list_records"),
-) | {"recall": _RECALL, "_recall_of_turn": _RECALL}
+) | {
+    "recall": Verb(name="recall", operation=SEARCH, recalls=True),
+    "_recall_of_turn": Verb(name="recall", operation=SEARCH, recalls=True, of_query=True),
+}
 OF_SESSIONS = _verbs(
     "sessions",
     writes=("append", "create", "update", "generate_title", "delete", "clear"),
