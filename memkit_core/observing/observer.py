@@ -97,7 +97,8 @@ def observed(verbs: Mapping[str, Verb]) -> Callable[[type[T]], type[T]]:
 
 
 def _observed(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
-    counted, asks = _counted(method, verb), verb.asks
+    counted = _counted(method, verb) if verb.asks else _tallied(method, verb)
+    seen_by_spans_alone = not (verb.asks or verb.writes)
 
     @functools.wraps(method)
     def call(self: object, *args: object, **kwargs: object) -> R:
@@ -105,7 +106,9 @@ def _observed(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
         if observer is None:
             return method(self, *args, **kwargs)
         if observer.spans is None:
-            return counted(observer, self, *args, **kwargs) if asks else method(self, *args, **kwargs)
+            if seen_by_spans_alone:
+                return method(self, *args, **kwargs)
+            return counted(observer, self, *args, **kwargs)
         with observer.spans.verb(verb, method, self, args, kwargs) as span:
             answer = counted(observer, self, *args, **kwargs)
             span.answered(answer)
@@ -114,7 +117,26 @@ def _observed(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
     return call
 
 
+def _tallied(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
+    """`method`, which calls no model; counted if it writes."""
+    name, writes = verb.name, verb.writes
+
+    def call(observer: Observer, self: object, *args: object, **kwargs: object) -> R:
+        try:
+            answer = method(self, *args, **kwargs)
+        except BaseException:
+            if writes:
+                observer.counting.wrote(name, failed=True)
+            raise
+        if writes:
+            observer.counting.wrote(name, failed=False)
+        return answer
+
+    return call
+
+
 def _counted(method: Callable[..., R], verb: Verb) -> Callable[..., R]:
+    """`method`, counted, and what it asks of models for this observer."""
     name, writes, recalls = verb.name, verb.writes, verb.recalls
 
     def call(observer: Observer, self: object, *args: object, **kwargs: object) -> R:

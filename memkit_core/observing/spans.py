@@ -14,6 +14,7 @@ from memkit_core.models import DeleteReceipt, MemoryRecord
 from memkit_core.observing.providers import provider_of
 from memkit_core.observing.verbs import RETRIEVAL, Verb
 from memkit_core.scope import Scope, ScopeKind
+from memkit_core.text.clean import storable
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from memkit_core.settings import Tracing
 
 _NAME = "memkit"
+_LARGEST = 2**63 - 1
+"""The largest number that an exporter can send."""
 _COUNT, _RECORDS, _RECORD_ID = "memkit.count", "gen_ai.memory.record.count", "gen_ai.memory.record.id"
 
 
@@ -110,14 +113,14 @@ class Spans:
         attributes: dict[str, bool | float | str | Sequence[str]] = {"memkit.verb": verb.name}
         if verb.operation is not None:
             attributes["gen_ai.operation.name"] = verb.operation
-        scopes = _scopes(part, args, kwargs)
+        query = args[0] if verb.of_query else None
+        scopes = _scopes(part, args, kwargs) or list[Scope](getattr(query, "scopes", ()))
         if scopes:
             attributes["memkit.scope.kinds"] = [*dict.fromkeys(scope.kind.value for scope in scopes)]
         top_k = kwargs.get("top_k", (getattr(method, "__kwdefaults__", None) or {}).get("top_k"))
-        if top_k is None and verb.recalls and args:
-            top_k = getattr(args[0], "top_k", None)
+        top_k = getattr(query, "top_k", top_k)
         # What the caller gave may be anything, a text too.
-        if isinstance(top_k, int):
+        if type(top_k) is int and abs(top_k) <= _LARGEST:
             attributes["gen_ai.request.top_k" if verb.operation == RETRIEVAL else "memkit.top_k"] = top_k
         if self._ids:
             attributes |= _ids(verb, scopes, args, kwargs)
@@ -138,13 +141,7 @@ class Spans:
 
 def _scopes(part: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[Scope]:
     """The scopes that a call names, in its order; what is no scope is the verb's to refuse."""
-    first = args[0] if args else None
-    for given in (
-        kwargs.get("scope", kwargs.get("session")),
-        first,
-        getattr(first, "scopes", None),
-        getattr(part, "scope", None),
-    ):
+    for given in (kwargs.get("scope", kwargs.get("session")), *args[:1], getattr(part, "scope", None)):
         named = [
             one for one in (given if isinstance(given, list | tuple) else (given,)) if isinstance(one, Scope)
         ]
@@ -162,7 +159,7 @@ def _ids(
         found["gen_ai.conversation.id"] = session.id
     record = kwargs.get("id", args[0] if args else None)
     if verb.names_a_record and isinstance(record, str):
-        found[_RECORD_ID] = record
+        found[_RECORD_ID] = storable(record)
     return found
 
 

@@ -23,7 +23,8 @@ class Verb:
         name: with its part in front, such as `sessions.append`.
         operation: `gen_ai.operation.name`, None where the conventions have none.
         writes, recalls: what it counts as.
-        asks: whether it may call a model; a read that does not is only seen by spans.
+        asks: whether it may call a model.
+        of_query: whether it is called with a `RecallQuery`.
     """
 
     name: str
@@ -31,11 +32,16 @@ class Verb:
     writes: bool = False
     recalls: bool = False
     asks: bool = True
+    of_query: bool = False
 
     @property
     def names_a_record(self) -> bool:
         """Whether its `id` is that of one memory."""
         return self.operation in (_UPDATE, _DELETE) or self.name == "promote"
+
+
+_LEFT_TO_THE_THREAD = {"sessions.append"}
+"""Writes on the path of every turn that call no model: what they wrote is embedded by the thread of the memory."""
 
 
 def _verbs(
@@ -47,7 +53,10 @@ def _verbs(
 ) -> dict[str, Verb]:
     """The verbs of a part by their names in it; those with an operation of the conventions as a mapping."""
     lead = f"{part}." if part else ""
-    named = {one: Verb(name=lead + one, operation=op, writes=True) for one, op in _pairs(writes)}
+    named = {
+        one: Verb(name=lead + one, operation=op, writes=True, asks=lead + one not in _LEFT_TO_THE_THREAD)
+        for one, op in _pairs(writes)
+    }
     named |= {one: Verb(name=lead + one, operation=op) for one, op in _pairs(calls)}
     return named | {one: Verb(name=lead + one, asks=False) for one in reads}
 
@@ -55,8 +64,6 @@ def _verbs(
 def _pairs(names: Mapping[str, str | None] | Iterable[str]) -> list[tuple[str, str | None]]:
     return [*names.items()] if isinstance(names, Mapping) else [(name, None) for name in names]
 
-
-_RECALL = Verb(name="recall", operation=SEARCH, recalls=True)
 
 OF_MEMORY = _verbs(
     "",
@@ -77,13 +84,16 @@ OF_MEMORY = _verbs(
     },
     calls=("turn_context", "flush"),
     reads=("get", "history", "list_records"),
-) | {"recall": _RECALL, "_recall_of_turn": _RECALL}
+) | {
+    "recall": Verb(name="recall", operation=SEARCH, recalls=True),
+    "_recall_of_turn": Verb(name="recall", operation=SEARCH, recalls=True, of_query=True),
+}
 OF_SESSIONS = _verbs(
     "sessions",
     writes=("append", "replace", "create", "update", "generate_title", "delete", "clear"),
     calls=("relevant_window",),
     reads=("read", "for_model", "window", "get", "list"),
-) | {"_write_queued": Verb(name="sessions.queue", writes=True)}
+) | {"_write_queued": Verb(name="sessions.queue", writes=True, asks=False)}
 OF_SUMMARIES = _verbs("summaries", writes=("update", "clear"), reads=("get", "context"))
 OF_WORKING = _verbs("working", writes=("update", "clear", "undo"), reads=("get", "history", "instructions"))
 OF_RUNS = _verbs("runs", writes=("save", "delete"), reads=("load", "list"))

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import json
 import pickle
 import sqlite3
@@ -22,6 +23,7 @@ from memkit_core import (
     ChatSummarizer,
     Config,
     Counters,
+    Documents,
     InvalidInputError,
     MemkitError,
     Memory,
@@ -33,10 +35,17 @@ from memkit_core import (
     ScopeError,
 )
 from memkit_core.chat_models import resolve_chat_model
+from memkit_core.conversation.runs import Runs
+from memkit_core.conversation.sessions import Sessions
+from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.tokens import approximate_tokens
-from memkit_core.observing import EmbeddingCalls, Latency, ModelCalls, Tally
+from memkit_core.conversation.working import WorkingMemory
+from memkit_core.formation import Formation
+from memkit_core.observing import EmbeddingCalls, Latency, ModelCalls, Tally, verbs
 from memkit_core.observing.counters import WINDOW, Counting
 from memkit_core.rerankers import ListwiseReranker
+from memkit_core.transfer import Transfer
+from memkit_core.upkeep import Upkeep
 
 ALICE = Scope.user("alice")
 SESSION = Scope.session("s", user="alice")
@@ -65,6 +74,39 @@ def fails(*_):
 def memory():
     with Memory.open(":memory:") as opened:
         yield opened
+
+
+SEEN = {
+    Memory: verbs.OF_MEMORY,
+    Sessions: verbs.OF_SESSIONS,
+    Summaries: verbs.OF_SUMMARIES,
+    WorkingMemory: verbs.OF_WORKING,
+    Runs: verbs.OF_RUNS,
+    Formation: verbs.OF_FORMATION,
+    Documents: verbs.OF_DOCUMENTS,
+    Transfer: verbs.OF_TRANSFER,
+    Upkeep: verbs.OF_UPKEEP,
+}
+UNSEEN = {
+    *("Memory.close", "Memory.documents", "WorkingMemory.using", "WorkingMemory.tools", "Sessions.checked"),
+    *("Memory.promote_latest", "Memory.turn_memories", "Memory.export_jsonl", "Memory.import_jsonl"),
+    *("Upkeep.start", "Upkeep.stop"),
+}
+"""What does no work of its own: it gives something, starts a thread, or calls a verb that is seen."""
+
+
+@pytest.mark.parametrize("part", SEEN, ids=lambda part: part.__name__)
+def test_every_verb_is_counted(part):
+    """A new verb has a line in `memkit_core.observing.verbs`, in the table of its part, or stands in `UNSEEN`."""
+    for name, member in vars(part).items():
+        if (
+            inspect.isfunction(member)
+            and not name.startswith("_")
+            and f"{part.__name__}.{name}" not in UNSEEN
+        ):
+            assert name in SEEN[part], (
+                f"{part.__name__}.{name} is new: say in observing/verbs.py what it counts as"
+            )
 
 
 def test_nothing_was_done_yet(memory):

@@ -491,6 +491,7 @@ def mislead(memory):
         partial(memory.add, WORD, scope=ALICE, id=WORD, importance=WORD),
         partial(memory.recall, WORD, scope=ALICE, top_k=WORD),
         partial(memory.recall, WORD, scope=[WORD]),
+        partial(memory.recall, WORD, scope=ALICE, top_k=10**30),
         partial(memory.recall, WORD, scope=ALICE, filters={WORD: {WORD: WORD}}),
         partial(memory.turn_context, WORD, WORD),
         partial(memory.delete, WORD, scope=WORD),
