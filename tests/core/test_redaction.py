@@ -231,7 +231,7 @@ def test_what_cannot_redact_is_refused(redact):
 WITHOUT_TEXT = {
     RecordTable: {
         "get", "sweep", "history", "touch", "delete", "delete_space", "delete_scope", "delete_everything",
-        "candidates", "fetch", "list", "counts", "standing", "archive_standing", "delete_standing",
+        "candidates", "fetch", "list", "ids", "counts", "standing", "archive_standing", "delete_standing",
     },
     MessageLog: {
         "idle", "read", "system_messages", "delete", "clear", "session", "sessions", "summary", "clear_summary",

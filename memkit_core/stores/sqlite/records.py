@@ -258,6 +258,36 @@ class SQLiteRecords:
                 found.update((record.id, record) for record in map(read_record, rows))
         return [found[i] for i in wanted if i in found and found[i].is_visible_at(now)]
 
+    def ids(
+        self,
+        scope: Scope,
+        space: str,
+        *,
+        where: Filter | None,
+        now: datetime,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Sequence[str]:
+        """See `RecordTable.ids`."""
+        parameters = Parameters()
+        filtered = compile_filter(where, parameters)
+        with self._database.snapshot() as connection:
+            place = find_place(connection, Target(scope=scope, space=space))
+            if place is None:
+                return []
+            rows = connection.execute(
+                f"SELECT r.id FROM records r WHERE {place.sql} AND r.status = 'active' AND {VISIBLE} "
+                f"AND {filtered} ORDER BY r.updated_at DESC, r.seq DESC LIMIT :limit OFFSET :offset",
+                {
+                    **place.parameters,
+                    **parameters.values,
+                    "now": to_ms(now),
+                    "limit": -1 if limit is None else limit,
+                    "offset": offset,
+                },
+            ).fetchall()
+        return [record_id for (record_id,) in rows]
+
     def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
         """See `RecordTable.delete`."""
         with self._database.write("delete") as connection:
