@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,8 @@ from memkit_core.items.names import PARTS, TTL, VALUE, item_id, names_of, part_i
 from memkit_core.jsonvalues import JsonValue, checked_metadata
 from memkit_core.models import MemoryRecord, Target
 from memkit_core.text.clean import storable
+
+_LONGEST_TTL = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +106,10 @@ def _texts(given: object, *, most: int) -> list[str]:
 
 def checked_ttl(seconds: object) -> float:
     """Seconds to live: a number above 0."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise InvalidInputError(f"a time to live must be a number above 0, got {shown(seconds)}")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_TTL:
+        raise InvalidInputError(
+            f"a time to live must be a number above 0 and of at most {_LONGEST_TTL:g}, got {shown(seconds)}"
+        )
     return float(seconds)
 
 

@@ -195,7 +195,8 @@ class Items(Live):
         """
         if not isinstance(query, str):
             raise InvalidInputError(f"search: query must be a string, got {shown(query)}")
-        if matching is not None and not callable(matching):
+        # Of a class, the call would make an object and decide nothing.
+        if matching is not None and (not callable(matching) or isinstance(matching, type)):
             raise InvalidInputError(f"search: matching must be a function, got {shown(matching)}")
         most = checked_amount(limit, "search: limit", most=_MOST)
         skip = checked_amount(offset, "search: offset", most=_MOST)

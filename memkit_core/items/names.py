@@ -55,7 +55,7 @@ def item_id(namespace: object, key: object) -> str:
     """
     labels = checked_namespace(namespace)
     # An id is never empty; a key may be.
-    name = "" if key == "" else checked_id(key, "key")
+    name = "" if isinstance(key, str) and not key else checked_id(key, "key")
     written = _written([*labels, name])
     if len(written) > _LONGEST:
         raise InvalidInputError(
@@ -72,7 +72,7 @@ def names_of(record_id: str) -> tuple[tuple[str, ...], str] | None:
     """The namespace and key that an id names; None for what `item_id` did not write."""
     try:
         names = json.loads(record_id)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         return None
