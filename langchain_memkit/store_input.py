@@ -51,6 +51,8 @@ def checked_op(op: object) -> Op:
             _check_labels(condition.path)
     else:
         _check_labels(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)
+        if not isinstance(op, SearchOp) and not isinstance(op.key, str):
+            raise InvalidInputError(f"a key must be a text, got {shown(op.key)}")
     validate_op_namespace(op)
     if isinstance(op, PutOp) and not op.namespace:
         raise InvalidNamespaceError("Namespace cannot be empty.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -267,7 +266,7 @@ class Items(Live):
         except (ConflictError, RecordNotFoundError):
             # Who wrote it anew also began its time anew.
             return record
-        return dataclasses.replace(record, expires_at=new.expires_at)
+        return new
 
 
 def _named(pair: object) -> str:

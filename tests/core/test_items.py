@@ -252,6 +252,35 @@ class TestTimeToLive:
         assert items.get(("n",), "k") is None
         assert len(items.search()) == len(items.search(query="b")) == len(items.namespaces()) == 0
 
+    def test_who_writes_meanwhile_wins(self, opened, items, clock):
+        """A read that refreshes undoes no write that happens while it reads, and brings nothing back."""
+
+        def meanwhile(change, after):
+            calls = iter(range(after + 2))
+            kind = type(clock)
+
+            class Interrupted(kind):
+                def __call__(self):
+                    clock.__class__ = Interrupted if next(calls) < after else kind
+                    if clock.__class__ is kind:
+                        change()
+                    return self.now
+
+            clock.__class__ = Interrupted
+
+        for change, left in (
+            (lambda: items.put([new("k", "a", "b", value={"n": 2})]), {"n": 2}),
+            (lambda: items.delete(("n",), "k"), None),
+        ):
+            for after in (1, 2):
+                items.put([new("k", "a", "b", ttl=60)])
+                meanwhile(change, after)
+                assert items.get(("n",), "k").value == {"key": "k"}
+                assert type(clock).__name__ == "Clock"
+                stored = items.get(("n",), "k", refresh=False)
+                assert (stored and (stored.value, stored.expires_at)) == (left and (left, None))
+                assert len(opened.list_records(scope=ALICE, space=items.space)) == (2 if left else 0)
+
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e300, "60", True])
     def test_times_that_cannot_be(self, items, ttl):
         """Are refused; nothing is written."""

@@ -162,7 +162,13 @@ class TestPutGetDelete:
         """`put` and `get` make one of a number as LangGraph does; in an operation it is refused."""
         store.put(NOTES, 7, {"a": 1})
         assert store.get(NOTES, 7).key == store.get(NOTES, "7").key == "7"
-        for op in (GetOp(NOTES, 7), PutOp(NOTES, 7, {}), PutOp(NOTES, None, {}), PutOp(NOTES, b"k", None)):
+        for op in (
+            GetOp(NOTES, 7),
+            PutOp(NOTES, 7, {}),
+            PutOp(NOTES, None, {}),
+            PutOp(NOTES, ["k"], {}),
+            PutOp(NOTES, b"k", None),
+        ):
             with pytest.raises(InvalidInputError):
                 store.batch([op])
 
