@@ -8,7 +8,7 @@ import threading
 import time
 from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 import pytest
@@ -36,6 +36,37 @@ from langchain_memkit import MemkitStore
 from memkit_core import Config, ConfigError, InvalidInputError, MemkitError, Memory, Scope, ScopeError
 
 NOTES = ("notes",)
+
+
+class SteppedClock:
+    """A clock that stands still until a test moves it."""
+
+    now = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def move(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """One file for all tests, each of which begins with it empty: to make a file takes longer than to use it."""
+    clock = SteppedClock()
+    with Memory.open(tmp_path_factory.mktemp("store") / "memory.db", clock=clock) as memory:
+        yield memory, clock
+
+
+@pytest.fixture
+def memory(opened):
+    opened[0].delete(everything=True)
+    return opened[0]
+
+
+@pytest.fixture
+def clock(opened):
+    return opened[1]
 
 
 @pytest.fixture
@@ -774,7 +805,7 @@ class TestAtOnce:
             list(pool.map(work, range(4)))
         assert store.get(NOTES, "k").value == {"n": 9}
 
-    def test_processes(self, store, path, python):
+    def test_processes(self, store, memory, python):
         """Two processes that put the same key: no error, the last wins, both see it (B70)."""
         code = (
             "import sys\nfrom memkit_core import Memory, Scope\nfrom langchain_memkit import MemkitStore\n"
@@ -785,7 +816,7 @@ class TestAtOnce:
             "        store.put(('notes', sys.argv[2]), str(n), {'n': n})\n"
         )
         with ThreadPoolExecutor(2) as pool:
-            for done in pool.map(lambda name: python(code, path, name), ("one", "two")):
+            for done in pool.map(lambda name: python(code, memory.path, name), ("one", "two")):
                 assert done.returncode == 0, done.stderr
         assert store.get(NOTES, "shared").value["n"] == 19
         assert len(store.search(NOTES, limit=99)) == 41
