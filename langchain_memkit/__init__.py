@@ -1,8 +1,9 @@
-"""memkit for LangChain: chat history, agent middleware, retriever and vector store over one `memkit_core.Memory`.
+"""memkit for LangChain: chat history, agent middleware, store, retriever and vector store over one `memkit_core.Memory`.
 
 from langchain_memkit import MemkitChatMessageHistory, MemkitMiddleware, MemkitRetriever, MemkitVectorStore
 
 create_agent(model, tools, middleware=[MemkitMiddleware(memory, scope=Scope.session("s1", user="alice"))])
+create_agent(model, tools, store=MemkitStore(memory, scope=Scope.user("alice")))
 RunnableWithMessageHistory(
     chain,
     lambda session_id: MemkitChatMessageHistory(memory, session_id=session_id, user_id="alice"),
@@ -25,6 +26,7 @@ from langchain_memkit.vectorstore import MemkitVectorStore
 
 if TYPE_CHECKING:
     from langchain_memkit.middleware import MemkitMiddleware
+    from langchain_memkit.store import MemkitStore
 
 __all__ = [
     "MemkitChatMessageHistory",
@@ -32,6 +34,7 @@ __all__ = [
     "MemkitEmbeddings",
     "MemkitMiddleware",
     "MemkitRetriever",
+    "MemkitStore",
     "MemkitVectorStore",
     "compressor_reranker",
     "memory_tools",
@@ -40,9 +43,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The middleware on first use: it alone needs `langchain`, the others langchain-core."""
+    """Those for agents and graphs on first use: they need `langchain` and LangGraph, the others langchain-core."""
     if name == "MemkitMiddleware":
         from langchain_memkit.middleware import MemkitMiddleware
 
         return MemkitMiddleware
+    if name == "MemkitStore":
+        from langchain_memkit.store import MemkitStore
+
+        return MemkitStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

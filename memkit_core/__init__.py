@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         RuleExtractor,
         RuleJudge,
     )
+    from memkit_core.items import Item, ItemPage, Items, NewItem, value_key
     from memkit_core.ports import Extracted, Judgement, Verdict
     from memkit_core.text.redaction import SecretRedactor
     from memkit_core.typed import Episode, Profile, Skill
@@ -124,6 +125,9 @@ __all__ = [
     "InvalidInputError",
     "InvalidPromotionError",
     "InvalidTransitionError",
+    "Item",
+    "ItemPage",
+    "Items",
     "Judgement",
     "LeaseLostError",
     "MemkitError",
@@ -134,6 +138,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelError",
     "NewDocument",
+    "NewItem",
     "NewMemory",
     "Note",
     "Origin",
@@ -171,6 +176,7 @@ __all__ = [
     "metadata_key",
     "parse_filter",
     "resolve_token_counter",
+    "value_key",
 ]
 
 
@@ -195,6 +201,11 @@ _LAZY = {
     "MessageBuffer": "memkit_core.conversation.buffer",
     "PersistQueue": "memkit_core.conversation.queue",
     "QueueState": "memkit_core.conversation.lane",
+    "Item": "memkit_core.items",
+    "ItemPage": "memkit_core.items",
+    "Items": "memkit_core.items",
+    "NewItem": "memkit_core.items",
+    "value_key": "memkit_core.items",
     "NewDocument": "memkit_core.documents",
     "SearchMode": "memkit_core.documents",
     "Episode": "memkit_core.typed",

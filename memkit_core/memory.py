@@ -35,8 +35,10 @@ from memkit_core.inputs import (
 )
 from memkit_core.live import Live
 from memkit_core.models import (
+    DOCUMENTS,
     MEMORIES,
     MESSAGES,
+    STORE,
     ChangeKind,
     DeleteReceipt,
     MemoryRecord,
@@ -47,6 +49,7 @@ from memkit_core.models import (
     RecordPage,
     RecordType,
     Status,
+    Target,
 )
 from memkit_core.observing import Counters, Observer, observed
 from memkit_core.observing.verbs import OF_MEMORY
@@ -64,7 +67,9 @@ if TYPE_CHECKING:
     from memkit_core.conversation.context import TurnContext
     from memkit_core.conversation.queue import PersistQueue
     from memkit_core.documents import Documents
+    from memkit_core.documents.rows import Rows
     from memkit_core.formation.formation import Formation
+    from memkit_core.items import Items
     from memkit_core.life.life import Summarize
     from memkit_core.ports import OutboxState, TokenCounter
     from memkit_core.recall.noting import RecallNotes
@@ -973,20 +978,60 @@ class Memory(Live):
             ConfigError: the collection holds vectors of another model.
         """
         # As in `__init__`.
-        from memkit_core.connect import checked_embedder
         from memkit_core.documents import Documents
-        from memkit_core.embedders.resolve import resolve_embedder
 
         require_scope(scope, verb="documents")
+        rows = self._rows(DOCUMENTS, name, scope, embedder=embedder, embedding_model=embedding_model)
+        redact = None if self._redaction is None else self._redaction.text
+        return Documents(name, rows, redact=redact)
+
+    def items(
+        self,
+        name: str = "default",
+        *,
+        scope: Scope,
+        embedder: object = None,
+        embedding_model: str | None = None,
+    ) -> Items:
+        """The collection `name` of `scope`: JSON values by namespace and key, in a space of their own.
+
+        Args:
+            name: any id; the space is `store:<name>`.
+            scope: whose items.
+            embedder: a model of the collection's own, in any form `Memory.open` takes; None for the
+                memory's.
+            embedding_model: the name of that model, for an object that does not know it.
+
+        Raises:
+            ConfigError: the collection holds vectors of another model.
+        """
+        # As in `__init__`.
+        from memkit_core.items import Items
+
+        require_scope(scope, verb="items")
+        if embedder is None and embedding_model is not None:
+            raise ConfigError(
+                f"items: embedding_model={shown(embedding_model)} names the model of embedder=, which was not given"
+            )
+        return Items(name, self._rows(STORE, name, scope, embedder=embedder, embedding_model=embedding_model))
+
+    def _rows(
+        self, kind: str, name: str, scope: Scope, *, embedder: object, embedding_model: str | None
+    ) -> Rows:
+        """The rows of the space `kind` and `name`; see `documents` for the rest."""
+        # As in `__init__`.
+        from memkit_core.connect import checked_embedder
+        from memkit_core.documents.rows import Rows
+        from memkit_core.embedders.resolve import resolve_embedder
+
         if embedding_model is not None:
             checked_id(embedding_model, "embedding_model")
         own = None
         if embedder is not None:
             resolved = resolve_embedder(embedder, model=embedding_model)
             own = checked_embedder(resolved, self.config, dimension=None, given=True)
-        return Documents(
-            name,
-            scope,
+        return Rows(
+            Target(scope=scope, space=f"{kind}{checked_id(name, 'name')}"),
             store=self._store,
             indexers=self._indexers,
             own=self._parts.model,
@@ -996,7 +1041,6 @@ class Memory(Live):
             config=self.config,
             clock=self._clock,
             changed=self._worker.soon,
-            redact=None if self._redaction is None else self._redaction.text,
         )
 
     # ------------------------------------------------------------------ memories with a shape

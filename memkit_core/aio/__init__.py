@@ -7,6 +7,7 @@ not stop work that has begun: what it wrote is written.
 
 from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.formation import AsyncFormation
+from memkit_core.aio.items import AsyncItems
 from memkit_core.aio.memory import AsyncMemory
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncPersistQueue, AsyncSessions, AsyncSummaries
@@ -18,6 +19,7 @@ __all__ = [
     "AsyncDocuments",
     "AsyncEpisodes",
     "AsyncFormation",
+    "AsyncItems",
     "AsyncMemory",
     "AsyncPersistQueue",
     "AsyncProfiles",

@@ -13,6 +13,7 @@ from memkit_core.aio.callbacks import AsyncSummarize, in_thread
 from memkit_core.aio.documents import AsyncDocuments
 from memkit_core.aio.formation import AsyncFormation
 from memkit_core.aio.hops import Hops
+from memkit_core.aio.items import AsyncItems
 from memkit_core.aio.notes import AsyncRuns, AsyncWorkingMemory
 from memkit_core.aio.sessions import AsyncSessions, AsyncSummaries
 from memkit_core.aio.transfer import AsyncTransfer
@@ -326,6 +327,20 @@ class AsyncMemory(Live):
             self.memory.documents, name, scope=scope, embedder=embedder, embedding_model=embedding_model
         )
         return AsyncDocuments(documents, self._hops)
+
+    async def items(
+        self,
+        name: str = "default",
+        *,
+        scope: Scope,
+        embedder: object = None,
+        embedding_model: str | None = None,
+    ) -> AsyncItems:
+        """See `Memory.items`."""
+        items = await self._hops.run(
+            self.memory.items, name, scope=scope, embedder=embedder, embedding_model=embedding_model
+        )
+        return AsyncItems(items, self._hops)
 
     async def delete(
         self,

@@ -21,6 +21,7 @@ from memkit_core.models.spaces import (
     NOTES,
     RUNS,
     SEARCHABLE,
+    STORE,
     Target,
     point_id,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "NOTES",
     "RUNS",
     "SEARCHABLE",
+    "STORE",
     "ChangeKind",
     "DeleteReceipt",
     "Explanation",

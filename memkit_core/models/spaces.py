@@ -19,6 +19,8 @@ SEARCHABLE = "memkit_searchable"
 
 DOCUMENTS = "documents:"
 """What the space of every collection of documents begins with."""
+STORE = "store:"
+"""What the space of every collection of items begins with."""
 CHUNK = "memkit_chunk"
 """The key in the metadata of a chunk of a document that tells where it stands."""
 

@@ -106,6 +106,12 @@ OF_DOCUMENTS = _verbs(
     calls={"search": RETRIEVAL},
     reads=("get", "chunks", "vectors", "list"),
 )
+OF_ITEMS = _verbs(
+    "items",
+    writes=("put", "delete", "clear"),
+    calls={"search": RETRIEVAL},
+    reads=("get", "namespaces"),
+)
 OF_TRANSFER = _verbs("transfer", writes=("import_jsonl",), calls=("export_jsonl", "backup"))
 OF_UPKEEP = _verbs(
     "upkeep",

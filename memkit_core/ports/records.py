@@ -62,7 +62,8 @@ class RecordTable(Protocol):
     ) -> list[MemoryRecord]:
         """Write records of `scope`, in order, and return them as stored.
 
-        A known (space, id) is replaced: created_at and access statistics stay, version counts up.
+        A known (space, id) is replaced: version counts up, and created_at and access statistics stay
+        unless it has expired by the new record's `updated_at`.
         The same id twice in one call: the last one wins, at the place of the first. Each row gets
         its keyword rows and its outbox entry in the same transaction.
 
@@ -110,7 +111,7 @@ class RecordTable(Protocol):
 
         They are written as `put` does. The other records of this scope and space with such a `source`, or
         with one of `ids`, expired or not, are deleted as `delete` does; the rest stays. Returns what was stored, in order, and
-        what was deleted. Only for spaces of documents.
+        what was deleted. Only for spaces of documents and of items.
 
         Raises:
             ConfigError: the rows of this scope and space have vectors of another vector space.
@@ -118,6 +119,22 @@ class RecordTable(Protocol):
 
     def get(self, scope: Scope, space: str, ids: Sequence[str], *, now: datetime) -> list[MemoryRecord]:
         """The visible records with these ids that exist, in the order of `ids`, without repeats."""
+
+    def ids(
+        self,
+        scope: Scope,
+        space: str,
+        *,
+        where: Filter | None,
+        now: datetime,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Sequence[str]:
+        """The ids of the visible, active records that satisfy `where`, without what they hold.
+
+        Those changed last come first; of the same moment, the last made first. `offset` of them are left
+        out, and then all but `limit`.
+        """
 
     def change(
         self,

@@ -89,7 +89,9 @@ def merged(old: MemoryRecord, new: MemoryRecord) -> MemoryRecord:
 
 
 def replaced(old: MemoryRecord, new: MemoryRecord) -> MemoryRecord:
-    """`new` in the place of `old`."""
+    """`new` in the place of `old`, of which nothing but its version is kept once it has expired."""
+    if not old.is_visible_at(new.updated_at):
+        return dataclasses.replace(new, version=old.version + 1)
     return dataclasses.replace(
         new,
         created_at=old.created_at,

@@ -266,12 +266,18 @@ class _Log(_Wrapper):
     _wrapped: MessageLog
 
     def append(
-        self, session: Scope, messages: Sequence[Message], turns: Sequence[MemoryRecord], *, now: datetime
+        self,
+        session: Scope,
+        messages: Sequence[Message],
+        turns: Sequence[MemoryRecord],
+        *,
+        now: datetime,
+        keep: Collection[str] | None = None,
     ) -> list[Message]:
         """See `MessageLog.append`."""
         said = [self._redaction.message(message) for message in messages]
         told = [self._redaction.record(turn) for turn in turns]
-        return self._wrapped.append(session, said, told, now=now)
+        return self._wrapped.append(session, said, told, now=now, keep=keep)
 
     def create(
         self, session: Scope, *, title: str | None, metadata: Mapping[str, JsonValue], now: datetime

@@ -152,6 +152,14 @@ class RecordsContract(ContractGuard):
         assert len(store.records.list(ALICE, ListQuery(tags=("old",)), now=NOW)) == 0
         assert len(store.records.list(ALICE, ListQuery(tags=("new",)), now=NOW)) == 1
 
+    def test_nothing_is_kept_of_what_has_expired(self, store: RecordStore) -> None:
+        """Of an expired record that is replaced only the version goes on: created_at and accesses are new."""
+        store.records.put(
+            ALICE, [record(ALICE, "r", "tea", access_count=2, last_accessed_at=NOW, expires_at=later(days=1))]
+        )
+        new = record(ALICE, "r", "coffee", created_at=later(days=1), updated_at=later(days=1))
+        assert store.records.put(ALICE, [new]) == [dataclasses.replace(new, version=2)]
+
     def test_the_same_id_twice_in_a_call_is_one_record(self, store: RecordStore) -> None:
         """The same id twice in one call: the last one wins, at the place of the first."""
         batch = [record(ALICE, "a", "one"), record(ALICE, "b", "two"), record(ALICE, "a", "three")]

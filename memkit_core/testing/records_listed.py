@@ -15,6 +15,7 @@ from memkit_core.ports import CANDIDATE_TEXT, ListQuery, RecordStore
 from memkit_core.testing.guard import ContractGuard
 from memkit_core.testing.samples import (
     ALICE,
+    BOB,
     NOW,
     TALK,
     append,
@@ -58,6 +59,34 @@ class ListingContract(ContractGuard):
             ALICE, [dataclasses.replace(row, **change) for row, change in zip(rows, changes, strict=True)]
         )
         assert self._listed(store, order=order) == ["b", "c", "a"]
+
+    def test_ids_alone(self, store: RecordStore) -> None:
+        """The ids of what is visible and active: last changed first, of one space of one scope, sliced."""
+        store.records.put(
+            ALICE,
+            [
+                record(ALICE, "a", importance=0.9),
+                record(ALICE, "b"),
+                record(ALICE, "first", updated_at=later(days=1)),
+                record(ALICE, "expired", expires_at=NOW),
+                record(ALICE, "archived", status=Status.ARCHIVED),
+                record(ALICE, "elsewhere", space="store:s"),
+            ],
+        )
+        store.records.put(BOB, [record(BOB, "other")])
+
+        def ids(where: dict[str, object] | None = None, **asked: Any) -> list[str]:
+            return [
+                *store.records.ids(ALICE, MEMORIES, where=parse_filter(where), now=NOW, **asked),
+            ]
+
+        assert ids() == ["first", "b", "a"]
+        assert ids(limit=2) == ["first", "b"]
+        assert ids(limit=2, offset=1) == ["b", "a"]
+        assert ids(offset=3) == ids(limit=0) == []
+        assert ids({"importance": {"gt": 0.8}}) == ["a"]
+        assert ids({"id": {"gte": "b"}}, limit=1, offset=1) == ["b"]
+        assert store.records.ids(ALICE, "store:none", where=None, now=NOW) == []
 
     def test_conditions_all_hold(self, store: RecordStore) -> None:
         """Statuses, types, all tags, since (inclusive) and until (exclusive) hold for each record."""

@@ -80,7 +80,7 @@ class Transfer(Live):
             until: only such created before this moment.
             types: only records of these types, and nothing else.
             spaces: only these: `"memories"`, `"messages"` for sessions with all that is theirs,
-                `"documents:<name>"`, `"notes"` for working memories, `"runs"` for run states.
+                `"documents:<name>"`, `"store:<name>"`, `"notes"` for working memories, `"runs"` for run states.
             watermark: only what changed since the export that gave it, and what was deleted since.
             progress: is told how many of about how many rows are written.
 

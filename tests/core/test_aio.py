@@ -12,6 +12,7 @@ from memkit_core.aio import (
     AsyncDocuments,
     AsyncEpisodes,
     AsyncFormation,
+    AsyncItems,
     AsyncProfiles,
     AsyncRuns,
     AsyncSessions,
@@ -27,6 +28,7 @@ from memkit_core.conversation.summary import Summaries
 from memkit_core.conversation.working import WorkingMemory
 from memkit_core.documents import Documents
 from memkit_core.formation import Formation
+from memkit_core.items import Items
 from memkit_core.transfer import Transfer
 from memkit_core.typed import Episodes, Profiles, Skills
 from memkit_core.upkeep import Upkeep
@@ -50,6 +52,7 @@ def verbs(kind):
         (Sessions, AsyncSessions),
         (Summaries, AsyncSummaries),
         (Documents, AsyncDocuments),
+        (Items, AsyncItems),
         (WorkingMemory, AsyncWorkingMemory),
         (Runs, AsyncRuns),
         (Upkeep, AsyncUpkeep),

@@ -25,6 +25,7 @@ from memkit_core import (
     Counters,
     Documents,
     InvalidInputError,
+    Items,
     MemkitError,
     Memory,
     Message,
@@ -84,11 +85,19 @@ SEEN = {
     Runs: verbs.OF_RUNS,
     Formation: verbs.OF_FORMATION,
     Documents: verbs.OF_DOCUMENTS,
+    Items: verbs.OF_ITEMS,
     Transfer: verbs.OF_TRANSFER,
     Upkeep: verbs.OF_UPKEEP,
 }
 UNSEEN = {
-    *("Memory.close", "Memory.documents", "WorkingMemory.using", "WorkingMemory.tools", "Sessions.checked"),
+    *(
+        "Memory.close",
+        "Memory.documents",
+        "Memory.items",
+        "WorkingMemory.using",
+        "WorkingMemory.tools",
+        "Sessions.checked",
+    ),
     *("Memory.promote_latest", "Memory.turn_memories", "Memory.export_jsonl", "Memory.import_jsonl"),
     *("Upkeep.start", "Upkeep.stop"),
 }

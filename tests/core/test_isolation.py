@@ -29,9 +29,11 @@ from memkit_core import (
     Config,
     Documents,
     Episode,
+    Items,
     Memory,
     Message,
     NewDocument,
+    NewItem,
     NewMemory,
     Profile,
     Ranking,
@@ -198,6 +200,14 @@ class Case:
         """A collection whose name the other uses too."""
         return self.memory.documents(self.one(NOTES, *self.other.ids), scope=self.scope)
 
+    def items(self):
+        """As above."""
+        return self.memory.items(self.one(NOTES, *self.other.ids), scope=self.scope)
+
+    @property
+    def namespace(self):
+        return self.one((), (NOTES,), (NOTES, self.other.ids[0]))
+
     def of_langchain(self):
         session = self.session
         return langchain_memkit.MemkitChatMessageHistory(
@@ -286,6 +296,26 @@ def search_documents(case):
         level=case.one(None, "small", "large"),
         parents=case.one(True, False),
     )
+
+
+def search_items(case):
+    return [
+        *case.items().search(
+            case.namespace,
+            query=case.one("", case.query),
+            filters=case.filters,
+            matching=case.one(None, lambda value: True),
+            limit=50,
+            mode=case.one("dense", "keyword", "hybrid"),
+        )
+    ]
+
+
+def search_langgraph_store(case):
+    store = langchain_memkit.MemkitStore(case.memory, scope=case.scope, name=NOTES)
+    filters = case.one(None, {"secret": case.other.marker}, {"secret": {"$ne": case.me.marker}})
+    found = store.search(case.namespace, query=case.query, filter=filters, limit=50)
+    return found, store.list_namespaces(), store.get((NOTES,), case.one(*case.other.ids))
 
 
 def in_one_chunk(text):
@@ -388,6 +418,10 @@ READS = {
     "Documents.list": lambda case: case.documents().list(filters=case.draw(FILTERS)),
     "Documents.chunks": lambda case: case.documents().chunks(case.one(*case.other.ids, *case.me.ids)),
     "Documents.vectors": lambda case: case.documents().vectors([*case.other.ids, *case.me.ids]),
+    "Items.search": search_items,
+    "Items.get": lambda case: case.items().get(case.namespace, case.one(*case.other.ids, *case.me.ids)),
+    "Items.namespaces": lambda case: case.items().namespaces(case.namespace),
+    "langgraph MemkitStore": search_langgraph_store,
     "langchain MemkitVectorStore": search_langchain_store,
     "llamaindex MemkitVectorStore": search_llamaindex_store,
     "Sessions.read": lambda case: case.memory.sessions.read(
@@ -578,6 +612,15 @@ WRITES = {
         lambda: case.documents().delete(filters=case.draw(FILTERS)),
     )(),
     "Documents.clear": lambda case: case.documents().clear(),
+    "Items.put": lambda case: case.items().put(
+        [
+            NewItem(namespace=case.namespace, key=i, value=hostile_metadata(case), texts=[case.me.marker] * 2)
+            for i in case.me.ids
+        ],
+        delete=[(case.namespace, i) for i in case.other.ids],
+    ),
+    "Items.delete": lambda case: case.items().delete(case.namespace, case.one(*case.other.ids)),
+    "Items.clear": lambda case: case.items().clear(),
     "Sessions.append": lambda case: case.memory.sessions.append(
         [say(case, f"{case.me.marker} once more")], scope=case.session
     ),
@@ -675,7 +718,7 @@ NEITHER = {
     "Memory.documents",  # gives a collection, whose verbs are listed
     *("Memory.profiles", "Memory.episodes", "Memory.skills", "Memory.formation"),  # as above
     *("Formation.due", "Formation.run_due"),  # of all sessions, for the scheduler
-    *("Documents.space", "Documents.embedder"),
+    *("Documents.space", "Documents.embedder", "Memory.items", "Items.space", "Items.embedder"),
     # Of the whole store, for its operator: counts, kinds and ids, no content.
     *("Upkeep.forget", "Upkeep.doctor", "Upkeep.stats"),
     *("Upkeep.run_due", "Upkeep.start", "Upkeep.stop", "Upkeep.jobs"),
@@ -718,6 +761,7 @@ def public_methods(kind):
     [
         Memory,
         Documents,
+        Items,
         *PARTS.values(),
         *(Profiles, Episodes, Skills, Formation),
         PersistQueue,
@@ -773,6 +817,13 @@ def write(case):
         case.memory.documents(NOTES, scope=scope).add_document(
             f"{me.marker} {FOUND_BY_ALL}", id=me.ids[0], chunker=in_one_chunk, context=me.marker
         )
+        texts = [f"{me.marker} {FOUND_BY_ALL}", me.marker]
+        case.memory.items(NOTES, scope=scope).put(
+            [
+                NewItem(namespace=(NOTES,), key=i[:900], value=fields["metadata"], texts=texts)
+                for i in (me.ids[0], me.secret_id)
+            ]
+        )
     said = [
         Message(
             role=role,
@@ -801,6 +852,7 @@ def everything_of(memory, tenant):
     for scope in tenant.scopes:
         seen += memory.list_records(scope=scope, status=list(Status))
         seen += memory.documents(NOTES, scope=scope).list()
+        seen += memory.list_records(scope=scope, space=f"store:{NOTES}")
     seen += memory.list_records(scope=tenant.session, space=MESSAGES)
     seen += memory.sessions.read(scope=tenant.session) + memory.sessions.list(scope=tenant.user)
     seen.append(memory.summaries.get(scope=tenant.session))

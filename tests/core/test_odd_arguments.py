@@ -17,6 +17,7 @@ from memkit_core import (
     Memory,
     Message,
     NewDocument,
+    NewItem,
     NewMemory,
     Ranking,
     RecallLog,
@@ -29,7 +30,7 @@ from memkit_core.models import MEMORIES, MESSAGES, Status
 
 ALICE = Scope.user("alice")
 SESSION = Scope.session("s1", user=ALICE)
-DOCUMENTS = "documents:notes"
+DOCUMENTS, STORE = "documents:notes", "store:notes"
 
 
 def deep(make):
@@ -104,13 +105,16 @@ def fill(memory):
     memory.add("I like tea.", scope=ALICE, id="m1", tags=["drink"], metadata={"n": 1})
     memory.sessions.append([Message(id="t1", role=Role.USER, text="hello")], scope=SESSION)
     memory.documents("notes", scope=ALICE).put([NewDocument(id="d1", content="a note")])
+    memory.items("notes", scope=ALICE).put(
+        [NewItem(namespace=("n",), key="k1", value={"a": 1}, texts=["a text"])]
+    )
     memory.working.update("remember", scope=SESSION)
     memory.runs.save("r1", {"step": 1}, scope=ALICE)
 
 
 def state(memory):
     """All that the public reads show."""
-    spaces = ((ALICE, MEMORIES), (SESSION, MESSAGES), (ALICE, DOCUMENTS))
+    spaces = ((ALICE, MEMORIES), (SESSION, MESSAGES), (ALICE, DOCUMENTS), (ALICE, STORE))
     return (
         [
             # Recalls are counted some seconds later, also those of the call before.
@@ -132,6 +136,7 @@ PARTS = {
     "runs": lambda memory: memory.runs,
     "upkeep": lambda memory: memory.upkeep,
     "documents": lambda memory: memory.documents("notes", scope=ALICE),
+    "items": lambda memory: memory.items("notes", scope=ALICE),
 }
 GOOD = {
     "content": "I like coffee.",
@@ -148,6 +153,9 @@ GOOD = {
     "state": {"step": 2},
     "documents": ["another note"],
     "document": "d1",
+    "new": [NewItem(namespace=("n",), key="k2", value={"a": 2}, texts=["two", "texts"])],
+    "namespace": ("n",),
+    "key": "k1",
     "text": "A long note.",
     "model": lambda prompt: "a title",
     "summarize": " and ".join,
@@ -239,13 +247,17 @@ def test_yes_and_no(memory, value):
     [
         (NewMemory, lambda memory, one: memory.add_many([one], scope=ALICE)),
         (NewDocument, lambda memory, one: memory.documents("notes", scope=ALICE).put([one])),
+        (NewItem, lambda memory, one: memory.items("notes", scope=ALICE).put([one])),
         (Message, lambda memory, one: memory.sessions.append([one], scope=SESSION)),
     ],
 )
 def test_every_field_of_what_is_added(memory, kind, add):
     """The fields of the values that verbs take in lists are checked alike."""
     fill(memory)
-    good = {"role": Role.USER, "text": "again"} if kind is Message else {"content": "I like coffee."}
+    good = {
+        Message: {"role": Role.USER, "text": "again"},
+        NewItem: {"namespace": ("n",), "key": "k1", "value": {"a": 3}},
+    }.get(kind, {"content": "I like coffee."})
     for field in inspect.signature(kind).parameters:
         for name, value in VALUES.items():
             odd = kind(**good | {field: value})

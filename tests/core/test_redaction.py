@@ -13,6 +13,7 @@ from memkit_core import (
     Memory,
     Message,
     NewDocument,
+    NewItem,
     NewMemory,
     Role,
     Scope,
@@ -133,6 +134,12 @@ def test_nothing_taken_out_reaches_a_file_or_an_embedder(tmp_path):
         memory.update("x", scope=ALICE, content=f"new {said}", metadata={"k": said})
         memory.supersede("x", f"newer {said}", scope=ALICE)
         memory.documents(scope=ALICE).put([NewDocument(content=said, metadata={"k": said})])
+        item = NewItem(
+            namespace=("n", "4111 1111 1111 1111"), key="k", value={"k": [said]}, texts=[said, f"2 {said}"]
+        )
+        memory.items(scope=ALICE).put([item])
+        # What names it is identity, and stays.
+        assert memory.items(scope=ALICE).get(item.namespace, "k").value == {"k": ["my key is [api_key] ok"]}
         call = ToolCall(id="c", name="login", arguments=f'{{"key": "{SECRET}"}}')
         memory.sessions.append(
             [
@@ -231,7 +238,7 @@ def test_what_cannot_redact_is_refused(redact):
 WITHOUT_TEXT = {
     RecordTable: {
         "get", "sweep", "history", "touch", "delete", "delete_space", "delete_scope", "delete_everything",
-        "candidates", "fetch", "list", "counts", "standing", "archive_standing", "delete_standing",
+        "candidates", "fetch", "list", "ids", "counts", "standing", "archive_standing", "delete_standing",
     },
     MessageLog: {
         "idle", "read", "system_messages", "delete", "clear", "session", "sessions", "summary", "clear_summary",

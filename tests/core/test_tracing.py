@@ -23,11 +23,13 @@ from memkit_core import (
     Memory,
     Message,
     NewDocument,
+    NewItem,
     RecallLog,
     RecordNotFoundError,
     Role,
     Scope,
     Tracing,
+    value_key,
 )
 from memkit_core.chat_models import resolve_chat_model
 from memkit_core.observing import verbs
@@ -395,6 +397,7 @@ def drive(memory, tmp_path):
     drive_sessions(memory, session)
     memory.turn_context(session, f"who is {WORD}?", system=WORD)
     drive_documents(memory.documents(WORD, scope=user))
+    drive_items(memory.items(WORD, scope=user))
     drive_upkeep(memory, user, tmp_path)
     memory.delete(first, scope=user)
     memory.delete(scope=user)
@@ -456,6 +459,16 @@ def drive_documents(documents):
     documents.list(filters={f"metadata.{WORD}": WORD})
     documents.delete([WORD])
     documents.clear()
+
+
+def drive_items(items):
+    place = (WORD, f"{WORD} inner")
+    items.put([NewItem(namespace=place, key=WORD, value={WORD: WORD}, texts=[WORD])])
+    items.get(place, WORD)
+    items.search((WORD,), query=WORD, filters={value_key(WORD): WORD})
+    items.namespaces((WORD,))
+    items.delete(place, WORD)
+    items.clear()
 
 
 def drive_upkeep(memory, user, tmp_path):

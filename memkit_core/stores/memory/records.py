@@ -236,6 +236,26 @@ class InMemoryRecords:
             rows = [self._state.rows.get((scope, space, i)) for i in dict.fromkeys(ids)]
             return [copied(row.record) for row in rows if row and row.record.is_visible_at(now)]
 
+    def ids(
+        self,
+        scope: Scope,
+        space: str,
+        *,
+        where: Filter | None,
+        now: datetime,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Sequence[str]:
+        """See `RecordTable.ids`."""
+        with self._state.open():
+            rows = [
+                row
+                for row in self._state.visible(Target(scope=scope, space=space), where, now)
+                if row.record.status is Status.ACTIVE
+            ]
+        rows.sort(key=lambda row: (to_ms(row.record.updated_at), row.seq), reverse=True)
+        return [row.record.id for row in rows[offset : None if limit is None else offset + limit]]
+
     def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
         """See `RecordTable.delete`."""
         with self._state.open():

@@ -72,6 +72,16 @@ SELECT {{columns}} FROM {CHOSEN_RECORDS}
 WHERE {{place}} AND {VISIBLE} AND {{where}}
 """
 
+# Each part by an index of its own: of the two joined by OR, SQLite would look at every row of the space.
+_STOOD_FOR = """
+r.seq IN (
+  SELECT seq FROM records WHERE scope_id = ? AND space = ? AND source IS NOT NULL
+    AND source IN (SELECT value FROM json_each(?))
+  UNION
+  SELECT seq FROM records WHERE scope_id = ? AND space = ? AND id IN (SELECT value FROM json_each(?))
+) AND r.id NOT IN (SELECT value FROM json_each(?))
+"""
+
 _WITH_NEIGHBOURS = f"""
 WITH chosen AS (
   SELECT r.seq, r.scope_id, r.position FROM {CHOSEN_RECORDS}
@@ -147,9 +157,12 @@ class SQLiteRecords:
             scope_id = find_scope(connection, scope)
             receipt = delete_records(
                 connection,
-                "r.scope_id = ? AND r.space = ? AND (r.source IN (SELECT value FROM json_each(?)) "
-                "OR r.id IN (SELECT value FROM json_each(?))) AND r.id NOT IN (SELECT value FROM json_each(?))",
-                (scope_id, space, json.dumps([*sources]), json.dumps([*ids]), json.dumps([*newest])),
+                _STOOD_FOR,
+                (
+                    *(scope_id, space, json.dumps([*sources])),
+                    *(scope_id, space, json.dumps([*ids])),
+                    json.dumps([*newest]),
+                ),
             )
             if scope_id is not None:
                 drop_unused(connection, [scope_id])
@@ -257,6 +270,36 @@ class SQLiteRecords:
                 )
                 found.update((record.id, record) for record in map(read_record, rows))
         return [found[i] for i in wanted if i in found and found[i].is_visible_at(now)]
+
+    def ids(
+        self,
+        scope: Scope,
+        space: str,
+        *,
+        where: Filter | None,
+        now: datetime,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Sequence[str]:
+        """See `RecordTable.ids`."""
+        parameters = Parameters()
+        filtered = compile_filter(where, parameters)
+        with self._database.snapshot() as connection:
+            place = find_place(connection, Target(scope=scope, space=space))
+            if place is None:
+                return []
+            rows = connection.execute(
+                f"SELECT r.id FROM records r WHERE {place.sql} AND r.status = 'active' AND {VISIBLE} "
+                f"AND {filtered} ORDER BY r.updated_at DESC, r.seq DESC LIMIT :limit OFFSET :offset",
+                {
+                    **place.parameters,
+                    **parameters.values,
+                    "now": to_ms(now),
+                    "limit": -1 if limit is None else limit,
+                    "offset": offset,
+                },
+            ).fetchall()
+        return [record_id for (record_id,) in rows]
 
     def delete(self, scope: Scope, space: str, ids: Sequence[str]) -> DeleteReceipt:
         """See `RecordTable.delete`."""
