@@ -121,6 +121,9 @@ class TestPutGetDelete:
         assert store.get(NOTES, "k") is None
         assert store.search(()) == store.list_namespaces() == []
         store.delete(NOTES, "k")
+        store.put(NOTES, "k", {"a": 1})
+        store.put(NOTES, "k", None)
+        assert store.get(NOTES, "k") is None
         clock.move(60)
         store.put(NOTES, "k", {"a": 1})
         assert store.get(NOTES, "k").created_at == clock.now
@@ -528,6 +531,22 @@ class TestRanking:
         twins = {"one": {"text": "equal words"}, "two": {"text": "equal words"}}
         fill(store, ("twins",), **twins)
         assert {*keys(store.search(("twins",), query="equal words"))} == {*twins}
+
+    @pytest.mark.parametrize(
+        "text", ["POL-358", "don't", "GB/s", "a:b", "C++", "foo AND bar", '"quoted"', "(x", "*y", "NEAR(z", "ann@lund.example", "x' OR '1'='1"]
+    )  # fmt: skip
+    def test_a_query_is_text(self, memory, alice, text):
+        """What looks like a query language is looked for as it is written, in every mode (B53)."""
+        for mode in ("dense", "keyword", "hybrid"):
+            store = MemkitStore(memory, scope=alice, mode=mode, index={"fields": ["text"]})
+            fill(store, it={"text": f"this one says {text} and more"}, other={"text": "nothing of the kind"})
+            assert store.search(NOTES, query=text)[0].key == "it"
+
+    @pytest.mark.parametrize("query", ["the", "\0", "half \ud83d", "?!", "word " * 5000, "\n", "🦉"])
+    def test_a_query_that_says_little(self, store, query):
+        """Never an error, and nothing is hidden."""
+        fill(store, one={"text": "tea"}, two={"text": "coffee"})
+        assert {*keys(store.search(NOTES, query=query))} == {"one", "two"}
 
     def test_words_answer_when_the_model_is_down(self, angles, axes, caplog):
         """Nothing is hidden, the warning says what was missing, and no score is made up."""
