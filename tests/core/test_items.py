@@ -1,7 +1,9 @@
 """`memory.items`: values by namespace and key, in a space of their own."""
 
 import io
+import itertools
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from memkit_core import (
     value_key,
 )
 from memkit_core.models import Target
-from memkit_core.testing.samples import INJECTIONS
+from memkit_core.testing.samples import INJECTIONS, NOW
 
 ALICE, BOB = Scope.user("alice"), Scope.user("bob")
 
@@ -43,16 +45,41 @@ class Axes:
         return {"a": [1, 0], "b": [0, 1], "c": [0.5, 3**0.5 / 2], "z": [-1, 0]}.get(text[:1], [0, 0])
 
 
-@pytest.fixture
-def axes():
-    return Axes()
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now = NOW
+
+    def __call__(self):
+        return self.now
 
 
-@pytest.fixture(params=["memory", "file"])
-def opened(request, tmp_path, clock, axes):
-    path = ":memory:" if request.param == "memory" else tmp_path / "m.db"
+@pytest.fixture(scope="module", params=["memory", "file"])
+def shared(request, tmp_path_factory):
+    """One store of each kind for all tests, each of which begins with it empty: to make a file takes long."""
+    path = ":memory:" if request.param == "memory" else tmp_path_factory.mktemp("items") / "m.db"
+    clock, axes = Clock(), Axes()
     with Memory.open(path, clock=clock, embedder=axes) as memory:
-        yield memory
+        yield memory, clock, axes
+
+
+@pytest.fixture
+def opened(shared):
+    memory, clock, axes = shared
+    memory.delete(everything=True)
+    clock.now = NOW
+    axes.texts.clear()
+    return memory
+
+
+@pytest.fixture
+def clock(shared):
+    return shared[1]
+
+
+@pytest.fixture
+def axes(shared):
+    return shared[2]
 
 
 @pytest.fixture
@@ -126,10 +153,11 @@ def test_many_texts_do_not_crowd_out_others(items):
 
 def test_only_what_changed_is_embedded_again(items, axes):
     """A new value with the same texts keeps their vectors."""
-    items.put([new("k", "a", "b")])
-    assert axes.texts == ["a", "b"]
-    items.put([new("k", "a", "c", value={"n": 2})])
-    assert axes.texts == ["a", "b", "c"]
+    # Texts that no other test has embedded.
+    items.put([new("k", "a once", "b once")])
+    assert axes.texts == ["a once", "b once"]
+    items.put([new("k", "a once", "c once", value={"n": 2})])
+    assert axes.texts == ["a once", "b once", "c once"]
 
 
 def test_filters_look_into_the_value(items):
@@ -256,13 +284,14 @@ class TestTimeToLive:
         """A read that refreshes undoes no write that happens while it reads, and brings nothing back."""
 
         def meanwhile(change, after):
-            calls = iter(range(after + 2))
-            kind = type(clock)
+            """Let `change` happen when this thread has asked for the time so many times."""
+            calls, reader = itertools.count(1), threading.get_ident()
 
-            class Interrupted(kind):
+            class Interrupted(Clock):
                 def __call__(self):
-                    clock.__class__ = Interrupted if next(calls) < after else kind
-                    if clock.__class__ is kind:
+                    # The memory's own thread asks for the time too.
+                    if threading.get_ident() == reader and next(calls) == after:
+                        clock.__class__ = Clock
                         change()
                     return self.now
 
@@ -272,11 +301,11 @@ class TestTimeToLive:
             (lambda: items.put([new("k", "a", "b", value={"n": 2})]), {"n": 2}),
             (lambda: items.delete(("n",), "k"), None),
         ):
-            for after in (1, 2):
+            for after in (2, 3):
                 items.put([new("k", "a", "b", ttl=60)])
                 meanwhile(change, after)
                 assert items.get(("n",), "k").value == {"key": "k"}
-                assert type(clock).__name__ == "Clock"
+                assert type(clock) is Clock
                 stored = items.get(("n",), "k", refresh=False)
                 assert (stored and (stored.value, stored.expires_at)) == (left and (left, None))
                 assert len(opened.list_records(scope=ALICE, space=items.space)) == (2 if left else 0)
@@ -348,8 +377,9 @@ async def test_awaited(tmp_path):
         assert (await items.clear()).records == 1
 
 
-def test_the_index_answers_and_its_rows_are_told_of_changes(tmp_path, clock):
+def test_the_index_answers_and_its_rows_are_told_of_changes(tmp_path):
     """With Qdrant in a folder: what is put, changed, refreshed and deleted is right once it was written (B1)."""
+    clock = Clock()
     with Memory.open(tmp_path / "m.db", clock=clock) as memory:
         items = memory.items(scope=ALICE)
         items.put([new("tea", "green tea", "black tea", ttl=60), new("cat", "a cat sleeps")])

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
 from langchain_core.language_models import BaseChatModel
@@ -31,8 +33,9 @@ from langgraph.store.base import (
     SearchItem,
     SearchOp,
 )
+from langgraph.store.memory import InMemoryStore
 
-from langchain_memkit import MemkitStore
+from langchain_memkit import MemkitMiddleware, MemkitStore
 from memkit_core import Config, ConfigError, InvalidInputError, MemkitError, Memory, Scope, ScopeError
 
 NOTES = ("notes",)
@@ -121,6 +124,9 @@ class TestPutGetDelete:
         assert store.get(NOTES, "k") is None
         assert store.search(()) == store.list_namespaces() == []
         store.delete(NOTES, "k")
+        store.put(NOTES, "k", {"a": 1})
+        store.put(NOTES, "k", None)
+        assert store.get(NOTES, "k") is None
         clock.move(60)
         store.put(NOTES, "k", {"a": 1})
         assert store.get(NOTES, "k").created_at == clock.now
@@ -529,6 +535,22 @@ class TestRanking:
         fill(store, ("twins",), **twins)
         assert {*keys(store.search(("twins",), query="equal words"))} == {*twins}
 
+    @pytest.mark.parametrize(
+        "text", ["POL-358", "don't", "GB/s", "a:b", "C++", "foo AND bar", '"quoted"', "(x", "*y", "NEAR(z", "ann@lund.example", "x' OR '1'='1"]
+    )  # fmt: skip
+    def test_a_query_is_text(self, memory, alice, text):
+        """What looks like a query language is looked for as it is written, in every mode (B53)."""
+        for mode in ("dense", "keyword", "hybrid"):
+            store = MemkitStore(memory, scope=alice, mode=mode, index={"fields": ["text"]})
+            fill(store, it={"text": f"this one says {text} and more"}, other={"text": "nothing of the kind"})
+            assert store.search(NOTES, query=text)[0].key == "it"
+
+    @pytest.mark.parametrize("query", ["the", "\0", "half \ud83d", "?!", "word " * 5000, "\n", "🦉"])
+    def test_a_query_that_says_little(self, store, query):
+        """Never an error, and nothing is hidden."""
+        fill(store, one={"text": "tea"}, two={"text": "coffee"})
+        assert {*keys(store.search(NOTES, query=query))} == {"one", "two"}
+
     def test_words_answer_when_the_model_is_down(self, angles, axes, caplog):
         """Nothing is hidden, the warning says what was missing, and no score is made up."""
         fill(angles, a={"text": "a tea"}, b={"text": "b coffee"})
@@ -823,6 +845,64 @@ class TestAtOnce:
         assert store.list_namespaces() == [NOTES, ("notes", "one"), ("notes", "two")]
 
 
+LABELS = st.sampled_from(["a", "b", "ab"])
+NAMESPACES = st.lists(LABELS, min_size=1, max_size=3).map(tuple)
+TEXTS = st.sampled_from(["x", "y"])
+VALUES = st.fixed_dictionaries({"t": TEXTS, "d": st.fixed_dictionaries({"e": TEXTS})})
+WANTED = st.one_of(
+    st.fixed_dictionaries({"t": TEXTS | st.fixed_dictionaries({"$ne": TEXTS})}),
+    st.fixed_dictionaries({"d": st.fixed_dictionaries({"e": TEXTS})}),
+)
+PATHS = st.lists(LABELS | st.just("*"), max_size=2).map(tuple)
+CONDITIONS = st.tuples(st.sampled_from(["prefix", "suffix"]), PATHS).map(MatchCondition._make)
+
+
+def operations(kind, *fields):
+    # Without the fields that are left at their defaults.
+    return st.tuples(*fields).map(lambda values: kind(*values))
+
+
+OPERATIONS = st.one_of(
+    operations(PutOp, NAMESPACES, LABELS, st.none() | VALUES),
+    operations(GetOp, NAMESPACES, LABELS),
+    operations(SearchOp, NAMESPACES | st.just(()), st.none() | WANTED, st.just(100)),
+    operations(
+        ListNamespacesOp,
+        st.lists(CONDITIONS, max_size=2).map(tuple),
+        st.none() | st.sampled_from([1, 2]),
+        st.sampled_from([1, 100]),
+        st.sampled_from([0, 1]),
+    ),
+)
+
+
+def plainly(result):
+    """What a result says, whatever the order and the times."""
+    if isinstance(result, Item):
+        return result.namespace, result.key, result.value
+    if isinstance(result, list) and result and isinstance(result[0], Item):
+        return sorted(map(plainly, result), key=repr)
+    return result
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(OPERATIONS, max_size=4), max_size=6))
+def test_it_answers_as_langgraphs_own_store(store, batches):
+    """Batch by batch the same as `InMemoryStore`, but for namespaces that hold nothing any longer."""
+    store.items.clear()
+    theirs = InMemoryStore()
+    for batch in batches:
+        # Theirs lists also what was deleted, or only asked for.
+        for namespace in [name for name, held in theirs._data.items() if not held]:
+            del theirs._data[namespace]
+        listed = [theirs.batch([op])[0] for op in batch if isinstance(op, ListNamespacesOp)]
+        expected = theirs.batch(batch)
+        for place, op in enumerate(batch):
+            if isinstance(op, ListNamespacesOp):
+                expected[place] = listed.pop(0)
+        assert [*map(plainly, store.batch(batch))] == [*map(plainly, expected)]
+
+
 class Scripted(BaseChatModel):
     """Says these messages one after the other."""
 
@@ -901,3 +981,16 @@ async def test_in_the_nodes_of_a_graph(store, run):
             (compiled.invoke(asked) if run == "invoke" else await compiled.ainvoke(asked))["answer"]
         )
     assert answers == ["", "green tea"]
+
+
+def test_beside_the_middleware(store, memory, alice):
+    """One memory serves both: the conversation goes to the session, the note to the store."""
+    call = {"name": "save_note", "args": {"text": "likes tea"}, "id": "c1"}
+    model = Scripted(answers=[AIMessage("", tool_calls=[call]), AIMessage("done")])
+    session = Scope.session("s1", user="alice")
+    middleware = [MemkitMiddleware(memory, scope=session)]
+    agent = create_agent(model, [save_note], middleware=middleware, store=store)
+    agent.invoke({"messages": [("user", "Remember that I like tea")]})
+    assert store.get(NOTES, "n1").value == {"text": "likes tea"}
+    assert len(memory.sessions.read(scope=session)) == 4
+    assert len(memory.list_records(scope=alice)) == 0
