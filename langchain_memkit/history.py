@@ -13,6 +13,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_memkit.convert import from_memkit, merged, to_memkit
 from memkit_core import InvalidInputError, Memory, Message, Scope, ScopeError
 from memkit_core.errors import shown
+from memkit_core.inputs import listed
 
 REMOVE_ALL = "__remove_all__"
 """The id of a `RemoveMessage` that clears the session (`REMOVE_ALL_MESSAGES` of LangGraph)."""
@@ -204,10 +205,17 @@ def _appended(step: list[Message] | str) -> list[Message]:
     return step if isinstance(step, list) else []
 
 
+def _checked_list(given: object) -> list[BaseMessage]:
+    if isinstance(given, BaseMessage):
+        # Pydantic would give its fields one by one.
+        raise InvalidInputError("add_messages takes a list of messages, got one; write [message]")
+    return listed(given, "messages")
+
+
 def _steps(messages: Sequence[BaseMessage]) -> list[list[Message] | str]:
     """What to do, in order: a list of messages to append, or the id of a removal."""
     steps: list[list[Message] | str] = []
-    for message in merged(messages):
+    for message in merged(_checked_list(messages)):
         if isinstance(message, RemoveMessage):
             if not message.id:
                 raise InvalidInputError("a RemoveMessage needs the id of the message to remove")

@@ -76,7 +76,9 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
     turn begins with, those behind the last answer are new; what stands before is taken over only
     into a session that is still empty. When the store cannot be read, the model gets the messages of
     the state, and a warning is logged. What other middleware adds to or changes in the messages of a
-    call reaches the model. Do not combine it with `SummarizationMiddleware`.
+    call reaches the model. Do not combine it with `SummarizationMiddleware`. List it behind middleware
+    that interrupts, such as `HumanInTheLoopMiddleware`, so that a call is stored while it waits to be
+    approved: hooks behind the model run in reverse order.
 
     Works in `invoke` and `stream` as in `ainvoke` and `astream`, where its work is done in threads.
     """

@@ -75,15 +75,17 @@ def _answers(log: Sequence[Message]) -> dict[tuple[int, str], list[Message]]:
                     open_calls[place, call.id] += 1
             elif message.role is Role.TOOL and message.tool_call_id is not None:
                 told = _answered(message, message.tool_call_id)
-                strays += [(message, call_id) for call_id in told if call_id not in asked]
-                for call_id in asked.keys() & told:
-                    _give(message, (asked[call_id], call_id), answers, open_calls)
+                if len(told) > 1:
+                    _give_several(message, told, newest | asked, answers, open_calls)
+                elif told[0] in asked:
+                    _give(message, (asked[told[0]], told[0]), answers, open_calls)
+                else:
+                    strays.append((message, told[0]))
         for message, call_id in strays:
-            places = [place for place in turn if open_calls.get((place, call_id))]
-            if places:
-                _give(message, (places[0], call_id), answers, open_calls)
-            elif call_id in newest:
-                _give(message, (newest[call_id], call_id), answers, open_calls)
+            own = (place for place in turn if open_calls.get((place, call_id)))
+            found = next(own, newest.get(call_id))
+            if found is not None:
+                _give(message, (found, call_id), answers, open_calls)
         newest |= asked
     return answers
 
@@ -95,6 +97,20 @@ def _answered(result: Message, call_id: str) -> list[str]:
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     told = [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
     return [call_id, *(other for other in dict.fromkeys(told) if other != call_id)]
+
+
+def _give_several(
+    result: Message,
+    told: Sequence[str],
+    asked: Mapping[str, int],
+    answers: dict[tuple[int, str], list[Message]],
+    open_calls: dict[tuple[int, str], int],
+) -> None:
+    """Give one message to all of the calls that it answers, or, as it cannot be sent in part, to none."""
+    keys = [(asked.get(call_id, -1), call_id) for call_id in told]
+    if len({place for place, _ in keys}) == 1 and all(open_calls.get(key) for key in keys):
+        for key in keys:
+            _give(result, key, answers, open_calls)
 
 
 def _give(

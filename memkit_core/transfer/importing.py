@@ -185,6 +185,8 @@ class Import:
             self._bytes += len(text or b"")
             if told is not None and number % BATCH == 0:
                 told(done, max(done, self._source.size))
+            if ended and text is not None and not text.strip():
+                continue
             if ended:
                 bad(number, "there is more after the end line; give one export a file")
                 continue

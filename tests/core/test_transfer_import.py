@@ -461,6 +461,15 @@ def test_what_is_no_export_is_refused_whole(house, open_memory, text, reason, on
     assert text_of(other)[1].rows == 0
 
 
+def test_blank_lines_at_the_end_count_for_nothing(house, open_memory):
+    """What an editor or a shell adds behind the last line changes nothing; more lines do."""
+    other, _ = open_memory()
+    text, exported = text_of(house)
+    assert take(other, text + "\n  \n\n").inserted == exported.counts
+    with pytest.raises(ImportFileError, match="more after the end"):
+        take(other, text + "\nx\n")
+
+
 def test_a_file_that_an_editor_saved(house, tmp_path, open_memory):
     """A byte order mark in front and other line ends change nothing."""
     path = tmp_path / "saved.jsonl"

@@ -288,6 +288,28 @@ def test_results_in_a_human_message_answer_their_calls(history, memory):
     assert "done b1" in memory.sessions.read(scope=history.scope)[2].text
 
 
+@pytest.mark.parametrize("given", [None, 7, "hello", HumanMessage("hello"), [("human", "hello")]])
+def test_what_is_no_list_of_messages_is_a_typed_error(history, given):
+    """Whatever else is given, nothing is written, and the error says what is taken."""
+    with pytest.raises(InvalidInputError, match="messages"):
+        history.add_messages(given)
+    assert history.messages == []
+
+
+def test_results_that_come_in_one_message_are_sent_all_or_none(history):
+    """Where one of them is there already, the message is left out, and the other calls have stand-ins."""
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "late"} for one in ("a1", "b1")]
+    history.add_messages(
+        [
+            HumanMessage("ship both"),
+            AIMessage("", tool_calls=calls("a1", "b1")),
+            ToolMessage("done", tool_call_id="a1"),
+            HumanMessage(results),
+        ]
+    )
+    assert [message.content for message in history.messages[2:]] == ["done", NO_RESULT]
+
+
 def test_a_result_that_two_calls_share_is_never_cut_in_two(history, memory):
     """A message with the results of several calls stays whole in a window that is too small."""
     uses = [{"type": "tool_use", "id": one, "name": "ship", "input": {}} for one in ("a1", "b1")]

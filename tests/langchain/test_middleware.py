@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -266,6 +266,27 @@ async def test_a_cancelled_turn_keeps_the_question(memory, agent):
     assert isinstance(answer, ToolMessage)
     assert answer.tool_call_id == call.tool_calls[0]["id"]
     assert [m.text for m in made.get_state(config).values["messages"]][-1] == "Fine."
+
+
+async def test_a_call_that_waits_to_be_approved_is_stored(memory, run):
+    """Listed behind the middleware that interrupts, memory has the call, also when nobody ever approves it."""
+
+    def agent_of(*answers):
+        approval = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
+        model = Scripted(answers=list(answers))
+        given = [approval, MemkitMiddleware(memory, scope=TALK)]
+        return model, create_agent(model, [look_up], middleware=given, checkpointer=saver)
+
+    saver, thread = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    _, waiting = agent_of(calling("look_up", what="x"))
+    assert "__interrupt__" in await run(waiting, human("look x up"), config=thread)
+    memory.sessions.queue.flush(scope=TALK)
+    assert stored(memory) == [("user", "look x up"), ("assistant", "")]
+    model, another = agent_of("fine")
+    await run(another, human("never mind"), config=thread)
+    assert [type(message) for message in model.prompts[0]] == [
+        HumanMessage, AIMessage, ToolMessage, HumanMessage,
+    ]  # fmt: skip
 
 
 async def test_streaming_stores_each_message_once(memory, agent):
