@@ -13,7 +13,15 @@ from langchain_core.runnables.config import run_in_executor
 
 from langchain_memkit.convert import from_memkit, merged, to_memkit
 from langchain_memkit.tools import checked_working, tools_of
-from memkit_core import BackendError, InvalidInputError, Memory, MissingDependencyError, Scope, ScopeError
+from memkit_core import (
+    BackendError,
+    InvalidInputError,
+    Memory,
+    MissingDependencyError,
+    Role,
+    Scope,
+    ScopeError,
+)
 from memkit_core.conversation.context import TurnContext
 from memkit_core.conversation.summarizers import checked_summarizer
 from memkit_core.conversation.tagged import is_summary
@@ -32,6 +40,8 @@ except ImportError as error:
     raise MissingDependencyError("langchain 1.5.0 or newer", extra="agents") from error
 
 _LOGGER = logging.getLogger("memkit.langchain")
+_ATTEMPT = 100
+"""The most messages of one turn that are deleted when it is begun anew."""
 _RECENT_SHARE = 0.7
 
 
@@ -74,7 +84,9 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
 
     **The session is what the model sees**, with and without a checkpointer. Of the messages that a
     turn begins with, those behind the last answer are new; what stands before is taken over only
-    into a session that is still empty. When the store cannot be read, the model gets the messages of
+    into a session that is still empty. A turn that begins with the last message of the user anew, by its
+    id, takes the place of the attempt before: an answer that was removed from the state, or that an
+    error cut short, is deleted from the session. When the store cannot be read, the model gets the messages of
     the state, and a warning is logged. What other middleware adds to or changes in the messages of a
     call reaches the model. Do not combine it with `SummarizationMiddleware`. List it behind middleware
     that interrupts, such as `HumanInTheLoopMiddleware`, so that a call is stored while it waits to be
@@ -156,6 +168,7 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
         new = _newest(state["messages"])
         if len(new) < len(state["messages"]) and self._is_empty(session):
             new = list(state["messages"])
+        self._discard(new, session)
         ids = {message.id for message in new}
         older = [str(message.id) for message in state["messages"] if message.id not in ids]
         turn = self._stored(_Turn(recalled="", older=older, saved={}), new, session)
@@ -268,6 +281,22 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
             return False
 
     # ------------------------------------------------------------------ writing
+
+    def _discard(self, new: Sequence[AnyMessage], session: Scope) -> None:
+        """Delete the answer to a message that is answered anew; nothing behind which the user went on."""
+        ids = {message.id for message in new if message.id is not None}
+        if not ids or not isinstance(new[0], HumanMessage):
+            return
+        try:
+            newest = self._memory.sessions.read(scope=session, last=_ATTEMPT)
+            asked = [place for place, message in enumerate(newest) if message.role is Role.USER]
+            # A turn may begin with several messages; the last of the session must be one of them.
+            if asked and newest[asked[-1]].id in ids:
+                gone = [str(m.id) for m in newest[asked[-1] + 1 :] if m.id not in ids]
+                if gone:
+                    self._memory.sessions.delete(gone, scope=session)
+        except BackendError as error:
+            _LOGGER.warning("middleware: the answer before was not deleted: %s", error)
 
     def _saved(self, state: MemkitState, runtime: Runtime[Any]) -> dict[str, Any]:
         turn = state.get("memkit_turn") or _Turn(recalled="", older=[], saved={})

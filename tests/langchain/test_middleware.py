@@ -11,7 +11,14 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -594,6 +601,50 @@ def test_copies_share_the_memory(memory):
         create_agent(Scripted(), [], middleware=[one]).invoke(human(f"from {n}"))
         one._memory.sessions.queue.flush()
     assert [text for role, text in stored(memory) if role == "user"] == ["from 0", "from 1", "from 2"]
+
+
+async def test_an_answer_that_is_asked_for_again_replaces_the_one_before(memory, agent, run):
+    """Regenerating: with its last answer removed from the state, the model and the session have the new one alone."""
+    settings = {"config": {"configurable": {"thread_id": "1"}}}
+    made, model = agent("Tea.", "First.", "Second.", checkpointer=InMemorySaver())
+    await run(made, human("What do I drink?"), **settings)
+    state = await run(made, human("How often?"), **settings)
+    await run(made, {"messages": [RemoveMessage(state["messages"][-1].id)]}, **settings)
+    assert texts(model.prompts[-1]) == [("human", "What do I drink?"), ("ai", "Tea."), ("human", "How often?")]
+    assert stored(memory) == [
+        ("user", "What do I drink?"),
+        ("assistant", "Tea."),
+        ("user", "How often?"),
+        ("assistant", "Second."),
+    ]
+
+
+async def test_a_message_that_is_edited_takes_its_answer_along(memory, agent, run):
+    """A client that sends its history with the last message edited, by its id, has one question and one answer."""
+    made, model = agent("Four.", "Six.")
+    await run(made, {"messages": [HumanMessage("Twice two?", id="q")]})
+    await run(made, {"messages": [HumanMessage("Twice three?", id="q")]})
+    assert texts(model.prompts[-1]) == [("human", "Twice three?")]
+    assert stored(memory) == [("user", "Twice three?"), ("assistant", "Six.")]
+
+
+async def test_a_turn_that_failed_is_begun_anew(memory, agent, run):
+    """The same message after an error begins again: calls and results of the attempt before are gone."""
+    made, model = agent(calling("look_up", what="tea"), RuntimeError("down"), "Done.")
+    asked = {"messages": [HumanMessage("Look up tea", id="q")]}
+    with pytest.raises(RuntimeError):
+        await run(made, asked)
+    await run(made, asked)
+    assert texts(model.prompts[-1]) == [("human", "Look up tea")]
+    assert stored(memory) == [("user", "Look up tea"), ("assistant", "Done.")]
+
+
+async def test_what_the_user_went_on_from_is_never_deleted(memory, agent, run):
+    """A message that is sent again after the user went on changes nothing behind it."""
+    made, _ = agent("One.", "Two.", "Three.")
+    for name in "aba":
+        await run(made, {"messages": [HumanMessage(name, id=name)]})
+    assert [text for _, text in stored(memory)] == ["a", "One.", "b", "Two.", "Three."]
 
 
 def test_a_turn_survives_the_process(path, memory, agent):
