@@ -610,7 +610,11 @@ async def test_an_answer_that_is_asked_for_again_replaces_the_one_before(memory,
     await run(made, human("What do I drink?"), **settings)
     state = await run(made, human("How often?"), **settings)
     await run(made, {"messages": [RemoveMessage(state["messages"][-1].id)]}, **settings)
-    assert texts(model.prompts[-1]) == [("human", "What do I drink?"), ("ai", "Tea."), ("human", "How often?")]
+    assert texts(model.prompts[-1]) == [
+        ("human", "What do I drink?"),
+        ("ai", "Tea."),
+        ("human", "How often?"),
+    ]
     assert stored(memory) == [
         ("user", "What do I drink?"),
         ("assistant", "Tea."),
