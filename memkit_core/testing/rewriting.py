@@ -54,7 +54,7 @@ class RewritingContract(ContractGuard):
         assert (session.title, session.metadata, session.messages) == ("Tea", {"n": 1}, 1)
         assert (session.created_at, session.updated_at) == (NOW, later(hours=1))
 
-    def test_it_touches_nothing_else(self, store: RecordStore) -> None:
+    def test_a_rewriting_touches_nothing_else(self, store: RecordStore) -> None:
         """Other sessions of the user, and those of others with the same ids, stay."""
         others = [Scope.session("s2", user="alice"), Scope.session(TALK.id, user="bob")]
         for session in (TALK, *others):
@@ -74,7 +74,7 @@ class RewritingContract(ContractGuard):
         append(store, TALK, [message("f", indexed=False)], keep=["b", "e"])
         assert store.log.summary(TALK) is None
 
-    def test_all_or_nothing(self, store: RecordStore) -> None:
+    def test_a_rewriting_is_all_or_nothing(self, store: RecordStore) -> None:
         """What cannot be written deletes nothing, and writing nothing does nothing."""
         append(store, TALK, [message("a"), message("b")])
         bad = message("bad", metadata={"x": float("nan")}, indexed=False)
