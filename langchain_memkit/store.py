@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
 
 from langchain_memkit._langgraph import (
@@ -22,6 +23,7 @@ from langchain_memkit._langgraph import (
     SearchOp,
     TTLConfig,
 )
+from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.store_filters import value_filter
 from langchain_memkit.store_input import (
     Namespace,
@@ -144,6 +146,7 @@ class MemkitStore(BaseStore):
         self._mode = checked_enum(SearchMode, mode, "mode")
         self._fields = indexed_fields(index)
         self._embedding = own_embedding(index)
+        self._index = IndexConfig(**index) if isinstance(index, Mapping) else IndexConfig()
         self._embedding_model = embedding_model
         self._open()
 
@@ -152,6 +155,30 @@ class MemkitStore(BaseStore):
             self.name, scope=self.scope, embedder=self._embedding, embedding_model=self._embedding_model
         )
         self._sweeper: Sweeper | None = None
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """The model of `index`, or the memory's embedder; None with `index=False`."""
+        if self._fields is None:
+            return None
+        if isinstance(self._embedding, Embeddings):
+            return self._embedding
+        return MemkitEmbeddings(self.items.embedder)
+
+    @property
+    def index_config(self) -> IndexConfig | None:
+        """What items are found by, as LangGraph's stores tell it: by this apps see whether queries rank.
+
+        `embed` as it was given, else `embeddings`; all `fields`; `dims` if it was given. A new dict; None
+        with `index=False`.
+        """
+        if self._fields is None:
+            return None
+        config = IndexConfig(**self._index)
+        config["fields"] = [*self._fields]
+        if config.get("embed") is None:
+            config["embed"] = MemkitEmbeddings(self.items.embedder)
+        return config
 
     # ------------------------------------------------------------------ the two that all others are made of
 

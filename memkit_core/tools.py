@@ -43,10 +43,11 @@ def memory_tools(
 ) -> list[Callable[..., str]]:
     """`manage_memory` and `search_memory`, for an agent that keeps memories itself.
 
-    Names, arguments and answers are those of langmem's tools, but for this: an id that is not there is
-    never written, and whatever a model gives that cannot be is answered with a text that says what to do,
-    so that it does not end the run. A store that fails raises. What is written goes through `Memory.add`,
-    `update` and `delete`. The functions block; frameworks call such in threads.
+    Names, arguments and answers are those of langmem's tools, but for this: a search lists memories by `id`
+    and `content` where langmem shows the items of a store, and its filter is that of `Memory.recall`; an id
+    that is not there is never written, and whatever a model gives that cannot be is answered with a text
+    that says what to do, so that it does not end the run. A store that fails raises. What is written goes
+    through `Memory.add`, `update` and `delete`. The functions block; frameworks call such in threads.
 
     A model never chooses whose memories these are: no argument and no filter reaches beyond the scopes.
 

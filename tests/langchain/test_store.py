@@ -35,7 +35,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from langchain_memkit import MemkitMiddleware, MemkitStore
+from langchain_memkit import MemkitEmbeddings, MemkitMiddleware, MemkitStore
 from memkit_core import Config, ConfigError, InvalidInputError, MemkitError, Memory, Scope, ScopeError
 
 NOTES = ("notes",)
@@ -522,6 +522,24 @@ class TestRanking:
             ("l", None),
             ("k", None),
         ]
+
+    def test_what_the_index_is(self, memory, alice, axes):
+        """An app sees by `index_config`, as of any store of LangGraph, whether queries rank, and by what."""
+        assert MemkitStore(memory, scope=alice, index=False).index_config is None
+        assert MemkitStore(memory, scope=alice, index=False).embeddings is None
+        whole = MemkitStore(memory, scope=alice)
+        assert whole.index_config["fields"] == ["$"]
+        for model in (whole.embeddings, whole.index_config["embed"]):
+            assert model.embed_query("tea") == pytest.approx(MemkitEmbeddings().embed_query("tea"))
+        given = {"dims": 2, "embed": axes, "fields": ["text"]}
+        store = MemkitStore(memory, scope=alice, name="angles", index=given)
+        for one in (store, copy.deepcopy(store)):
+            assert one.index_config == given
+            assert one.embeddings is axes
+        store.index_config["fields"].append("other")
+        store.put(NOTES, "k", {"text": "z", "other": "a"})
+        assert store.search(NOTES, query="a")[0].score < 1
+        assert store.index_config == given
 
     def test_words_and_vectors_together(self, memory, alice):
         """`mode="hybrid"` finds an identifier by its letters; scores are in [0, 1] and fall."""
