@@ -61,7 +61,7 @@ def exporting(
             "--space",
             metavar="SPACE",
             callback=all_as_typed,
-            help="Only memories, messages, documents:<name>, notes or runs; repeatable.",
+            help="Only memories, messages, documents:<name>, store:<name>, notes or runs; repeatable.",
         ),
     ] = None,
     watermark: Annotated[
