@@ -1,6 +1,6 @@
 """memkit for LangChain: chat history, agent middleware, store, retriever and vector store over one `memkit_core.Memory`.
 
-from langchain_memkit import MemkitChatMessageHistory, MemkitMiddleware, MemkitRetriever, MemkitVectorStore
+from langchain_memkit import MemkitChatMessageHistory, MemkitMiddleware, MemkitRetriever, MemkitStore, MemkitVectorStore
 
 create_agent(model, tools, middleware=[MemkitMiddleware(memory, scope=Scope.session("s1", user="alice"))])
 create_agent(model, tools, store=MemkitStore(memory, scope=Scope.user("alice")))

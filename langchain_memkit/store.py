@@ -285,7 +285,9 @@ class MemkitStore(BaseStore):
         Args:
             sweep_interval_minutes: how often; else what `ttl` says, else every 5 minutes.
         """
-        minutes = sweep_interval_minutes or (self.ttl_config or {}).get("sweep_interval_minutes") or 5
+        minutes = sweep_interval_minutes
+        if minutes is None:
+            minutes = (self.ttl_config or {}).get("sweep_interval_minutes") or 5
         if self._sweeper is None or not self._sweeper.is_alive():
             self._sweeper = Sweeper(self.sweep_ttl, checked_ttl(minutes) * _MINUTE)
             self._sweeper.start()

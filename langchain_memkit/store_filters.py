@@ -52,11 +52,6 @@ class _Test:
     exact: bool
     matches: Callable[[object], bool]
 
-    @property
-    def needs_value(self) -> bool:
-        """Whether a missing value does not match."""
-        return not self.matches(MISSING)
-
 
 def value_filter(given: object) -> ValueFilter | None:
     """The filter that `given` describes, None for None and for an empty one.

@@ -48,7 +48,10 @@ def listing(
         ),
     ] = None,
     space: Annotated[
-        str, typer.Option("--space", help="memories; messages for what was said; documents:<name>; or store:<name>.")
+        str,
+        typer.Option(
+            "--space", help="memories; messages for what was said; documents:<name>; or store:<name>."
+        ),
     ] = MEMORIES,
     limit: Annotated[int, typer.Option("--limit", help="At most so many records, 1 to 10,000.")] = 20,
     cursor: Annotated[

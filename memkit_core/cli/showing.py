@@ -46,7 +46,9 @@ def showing(
     org: Org = None,
     space: Annotated[
         str,
-        typer.Option("--space", callback=as_typed, help="memories; messages; documents:<name>; or store:<name>."),
+        typer.Option(
+            "--space", callback=as_typed, help="memories; messages; documents:<name>; or store:<name>."
+        ),
     ] = MEMORIES,
     last: Annotated[
         int | None, typer.Option("--last", help="Of a conversation only so many messages, the newest.")

@@ -25,7 +25,6 @@ _log = logging.getLogger("memkit.queue")
 
 _FIRST_PAUSE = 0.1
 """Seconds before the first retry; doubled for each further one."""
-"""How long the end of the process may wait for a store."""
 
 
 class PersistQueue(Live):

@@ -44,6 +44,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _MIME_KEYS: Final = ("mime_type", "media_type", "document_mimetype")
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_call", "tool_use", "function_call"})
+_THOUGHT_TYPES: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 _IMAGE_TYPES: Final = frozenset({"image", "image_url", "input_image"})
 _MEDIA_TYPES: Final = frozenset({"audio", "input_audio", "video", "document", "file", "input_file"})
 # Names and numbers that a block carries for programs: not sent as text.
@@ -197,8 +198,11 @@ def message_tokens(message: Message, count: TokenCounter = approximate_tokens) -
 
 
 def holds_media(message: Message) -> bool:
-    """Whether a message has an image, a document or another part that its text does not show."""
-    return any(isinstance(part, int) for part in _extras(message))
+    """Whether a message has an image, a document or another part that its text does not show.
+
+    What a model thought, and the signature of it, is none.
+    """
+    return any(_is_media(block, message) for block in _blocks(message))
 
 
 def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tokens) -> int:
@@ -208,24 +212,46 @@ def tokens_of(messages: Sequence[Message], count: TokenCounter = approximate_tok
 
 def _extras(message: Message) -> Iterator[str | int]:
     """Texts and fixed costs of the blocks of a payload that `text` and `tool_calls` do not hold."""
+    for block in _blocks(message):
+        yield from _block(block, message)
+    yield from _leaves(_fields(message).get("invalid_tool_calls"))
+
+
+def _fields(message: Message) -> dict[str, JsonValue]:
     payload = message.payload
     if not isinstance(payload, Mapping):
-        return
+        return {}
     # LangChain keeps the fields of a message under "data", LlamaIndex beside the role.
     data = payload.get("data")
-    fields = data if isinstance(data, Mapping) else payload
+    return data if isinstance(data, Mapping) else payload
+
+
+def _blocks(message: Message) -> Iterator[dict[str, JsonValue]]:
+    fields = _fields(message)
     for name in ("content", "blocks"):
-        blocks = fields.get(name)
-        if isinstance(blocks, Sequence) and not isinstance(blocks, str):
-            for block in blocks:
-                yield from _block(block, message)
-    yield from _leaves(fields.get("invalid_tool_calls"))
+        yield from _mappings(fields.get(name))
 
 
-def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
-    if not isinstance(block, Mapping):
-        return
-    kind = str(block.get("type") or block.get("block_type") or "")
+def _mappings(blocks: JsonValue) -> Iterator[dict[str, JsonValue]]:
+    if isinstance(blocks, Sequence) and not isinstance(blocks, str):
+        yield from (block for block in blocks if isinstance(block, Mapping))
+
+
+def _kind(block: dict[str, JsonValue]) -> str:
+    return str(block.get("type") or block.get("block_type") or "")
+
+
+def _is_media(block: dict[str, JsonValue], message: Message) -> bool:
+    kind = _kind(block)
+    if kind in _TEXT_TYPES | _CALL_TYPES | _THOUGHT_TYPES:
+        return False
+    if kind == "tool_result":
+        return any(_is_media(inner, message) for inner in _mappings(block.get("content")))
+    return any(isinstance(part, int) for part in _block(block, message))
+
+
+def _block(block: dict[str, JsonValue], message: Message) -> Iterator[str | int]:
+    kind = _kind(block)
     if kind in _TEXT_TYPES:
         text = block.get("text")
         # Some frameworks show only a part of the blocks as the text.
@@ -233,7 +259,11 @@ def _block(block: JsonValue, message: Message) -> Iterator[str | int]:
             yield text
         yield from _leaves({key: part for key, part in block.items() if key not in ("text", "extras")})
     elif kind == "tool_result":
-        yield from (part for part in _leaves(block) if isinstance(part, int) or part not in message.text)
+        content = block.get("content")
+        if isinstance(content, str) and content not in message.text:
+            yield content
+        for one in _mappings(content):
+            yield from _block(one, message)
     elif kind in _CALL_TYPES:
         if not message.tool_calls:
             yield from _leaves(block)

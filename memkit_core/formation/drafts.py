@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from memkit_core.config import Config
@@ -102,20 +104,43 @@ def write(store: RecordStore, records: Sequence[MemoryRecord], *, now: datetime)
     """
 
     def rule(view: MemoryView) -> Sequence[Step]:
-        steps: list[Step] = []
+        written: list[MemoryRecord] = []
         held: dict[tuple[Scope, RecordType, str | None], MemoryRecord] = {}
         for record in records:
             if view.get(record.scope, record.id) is not None:
                 continue
-            slot = (record.scope, record.type, record.key)
+            slot = _slot(record)
             current = held.get(slot) or view.current(record, now=now)
-            written = record if current is None else _beside(record, current)
-            if holds_slot(written):
-                held[slot] = written
-            steps.append(Add(written, merge=True))
-        return steps
+            written.append(record if current is None else _beside(record, current))
+            if holds_slot(written[-1]):
+                held[slot] = written[-1]
+        return [Add(one, merge=True) for one in _in_turn(written)]
 
     return store.records.decide(rule) if records else []
+
+
+def _slot(record: MemoryRecord) -> tuple[Scope, RecordType, str | None]:
+    return record.scope, record.type, record.key
+
+
+def _in_turn(written: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    """These records; of the earlier values of one key each held until the next of them was said."""
+    earlier: defaultdict[object, list[MemoryRecord]] = defaultdict(list)
+    for record in written:
+        if record.status is Status.SUPERSEDED:
+            earlier[_slot(record)].append(record)
+    followed = {
+        one.id: later
+        for values in earlier.values()
+        for one, later in pairwise(sorted(values, key=held_since))
+        if one.valid_until is None or held_since(later) < one.valid_until
+    }
+    return [
+        dataclasses.replace(one, valid_until=held_since(followed[one.id]), superseded_by=followed[one.id].id)
+        if one.id in followed
+        else one
+        for one in written
+    ]
 
 
 def _beside(record: MemoryRecord, current: MemoryRecord) -> MemoryRecord:

@@ -42,7 +42,7 @@ def _numbers(value: Any) -> Any:
 
 def _name(value: Any) -> Any:
     """A key in one spelling: a model writes "Home.City" today and "home city" tomorrow."""
-    name = re.sub(r"[\s./:]+", ".", value.strip().casefold()) if isinstance(value, str) else ""
+    name = re.sub(r"[\s./:]+", ".", value.casefold()).strip(".") if isinstance(value, str) else ""
     return None if not name or name in _NO_NAMES else name
 
 

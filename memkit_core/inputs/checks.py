@@ -115,9 +115,7 @@ def checked_tags(tags: object) -> tuple[str, ...]:
 
 def checked_count(value: object, name: str, *, most: int) -> int:
     """A whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidInputError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}")
-    return value
+    return _whole(value, name, least=1, most=most)
 
 
 def checked_budget(value: object, name: str) -> int:
@@ -134,7 +132,13 @@ def checked_mapping(value: object, name: str) -> Mapping[Any, Any]:
 
 def checked_amount(value: object, name: str, *, most: int) -> int:
     """A whole number from 0 to `most`, where 0 stands for none."""
-    return 0 if type(value) is int and value == 0 else checked_count(value, name, most=most)
+    return _whole(value, name, least=0, most=most)
+
+
+def _whole(value: object, name: str, *, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInputError(f"{name} must be a whole number from {least} to {most}, got {shown(value)}")
+    return value
 
 
 def checked_timeout(value: object, name: str) -> float | None:

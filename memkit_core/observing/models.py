@@ -24,7 +24,7 @@ class _Call:
         Args:
             model: its name.
             of: the object that is called, from whose package the provider is told.
-            local: whether it runs in this process.
+            local: whether it is known to run in this process, as the built-in embedder does.
         """
         self._model, self._of, self._local = model, of, local
         self._observer: Observer | None = None

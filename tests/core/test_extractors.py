@@ -88,6 +88,7 @@ def test_the_default_schema(around):
     ]
 
 
+NO_KEYS = ("null", "N/A", "N.A.", "None.", "/", "-")
 KEPT = {
     "a text for a list": ('{"facts": "one"}', ["one"]),
     "texts for items": ('{"facts": ["one", "two"]}', ["one", "two"]),
@@ -108,8 +109,8 @@ KEPT = {
         ["one", "two"],
     ),
     "words for no key": (
-        '{"facts": [{"content": "one", "key": "null"}, {"content": "two", "key": "N/A"}]}',
-        ["one", "two"],
+        json.dumps({"facts": [{"content": f"one {key}", "key": key} for key in NO_KEYS]}),
+        [f"one {key}" for key in NO_KEYS],
     ),
     "nothing": ("{}", []),
     "empty lists": ('{"facts": []}', []),

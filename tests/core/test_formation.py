@@ -174,6 +174,25 @@ def test_a_key_takes_the_place_of_what_was_and_keeps_what_the_user_gave(memory):
     assert memory.get(old.id, scope=ALICE).status is Status.SUPERSEDED
 
 
+def test_what_was_said_before_held_in_turn(memory, clock):
+    """Of several values in an old conversation that is read late, at each moment one held."""
+    days = [timedelta(days=one) for one in (400, 300, 200, 100)]
+    early = Scope.session("2021", user=ALICE)
+    memory.add("I live in Oslo", scope=ALICE, key="home", valid_from=clock.now - days[3])
+    for ago, city in zip(days, ("Paris", "Lyon", "Paris"), strict=False):
+        say(memory, f"I live in {city}.", scope=early, created_at=clock.now - ago)
+    cities = [
+        {"content": f"I live in {city}", "key": "home", "sources": [number]}
+        for number, city in enumerate(("Paris", "Lyon", "Paris"), 1)
+    ]
+    memory.formation.run(scope=early, extractor=ChatExtractor(Scripted(json.dumps({"facts": cities}))))
+    held = [
+        [one.content for one in memory.list_records(scope=ALICE, as_of=clock.now - ago + timedelta(days=1))]
+        for ago in days
+    ]
+    assert held == [["I live in Paris"], ["I live in Lyon"], ["I live in Paris"], ["I live in Oslo"]]
+
+
 def test_what_was_said_before_is_not_what_holds(memory, clock):
     """A value of a key holds from when it was said: an old conversation that is read late does not overrule."""
     late, early = Scope.session("2025", user=ALICE), Scope.session("2021", user=ALICE)

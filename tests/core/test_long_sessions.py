@@ -118,6 +118,37 @@ def test_a_picture_of_another_framework_leaves_a_mark(memory, said):
     assert to_chat_message(to_message(ours)).blocks == ours.blocks
 
 
+LONG = "A" * 3_000
+JSON = "[" + ",".join('{"n":1}' for _ in range(300)) + "]"
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        AIMessage(
+            [{"type": "thinking", "thinking": "hm", "signature": LONG}, {"type": "text", "text": "hi"}]
+        ),
+        AIMessage([{"type": "reasoning", "encrypted_content": LONG}, {"type": "text", "text": "hi"}]),
+        AIMessage("hi", invalid_tool_calls=[{"name": "ship", "args": JSON + ",", "id": "c1", "error": "no"}]),
+        HumanMessage([{"type": "tool_result", "tool_use_id": "c1", "content": JSON}]),
+        HumanMessage(
+            [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": JSON}]}]
+        ),
+    ],
+    ids=["signature", "encrypted", "refused call", "result", "result in blocks"],
+)
+def test_what_is_no_attachment_leaves_no_mark(theirs):
+    """A signed thought, a refused call and a result that is text were sent with nothing that could be missed."""
+    assert NO_MEDIA.strip() not in to_chat_message(to_memkit(theirs)).content
+
+
+def test_a_picture_in_a_result_leaves_a_mark():
+    """A result of Anthropic's that is a picture says so to the other framework."""
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": LONG}}
+    theirs = HumanMessage([{"type": "tool_result", "tool_use_id": "c1", "content": [picture]}])
+    assert to_chat_message(to_memkit(theirs)).content == NO_MEDIA.strip()
+
+
 def _as_core(text, call):
     return [user("go"), assistant(text, tool_calls=call)]
 

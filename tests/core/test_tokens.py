@@ -75,6 +75,9 @@ def test_tool_arguments_and_results_count():
         ([{"type": "input_audio", "input_audio": {"data": "A" * 400_000}}], MEDIA_TOKENS),
         ([{"type": "x-lab", "n": 1, "data": "A" * 400_000}], MEDIA_TOKENS + 1),
         ([{"type": "reasoning", "reasoning": "a" * 400}], 100),
+        ([{"type": "tool_result", "tool_use_id": "c1", "content": "see"}], 1),
+        ([{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "see"}]}], 1),
+        ([{"type": "tool_result", "content": [{"type": "image", "source": {"data": "AA"}}]}], IMAGE_TOKENS),
         ([{"type": "x-lab", "deep": [{"text": "a" * 40}, None, True]}, "not a block"], 10),
     ],
 )

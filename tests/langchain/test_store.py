@@ -675,6 +675,14 @@ class TestTimeToLive:
         assert store.stop_ttl_sweeper(30)
         assert store.stop_ttl_sweeper()
 
+    @pytest.mark.parametrize("minutes", [0, -1, "5"])
+    def test_an_interval_that_cannot_be(self, memory, alice, minutes):
+        """Is refused, 0 too, and no thread starts."""
+        store = MemkitStore(memory, scope=alice)
+        with pytest.raises(InvalidInputError, match="above 0"):
+            store.start_ttl_sweeper(minutes)
+        assert store.stop_ttl_sweeper()
+
     @pytest.mark.parametrize(
         "ttl", [5, {"default": 1}, {"default_ttl": -1}, {"default_ttl": "1"}, {"refresh_on_read": "no"}, {"sweep_interval_minutes": 0}]
     )  # fmt: skip
