@@ -234,17 +234,20 @@ class Items(Live):
         """The scores of the best items by id, best first, at least `wanted` if there are; what is missing."""
         if wanted > _MANY:
             wanted = max(min(wanted, len(self._ids(place))), 1)
-        top_k = wanted
+        top_k = wanted + 1
         while True:
             result = self._rows.search(query, top_k=top_k, where=place, mode=mode)
             scores: dict[str, float | None] = {}
-            for hit in result:
+            sure = set[str]()
+            for hit in sorted(result, key=lambda hit: (-hit.score, hit.record.id)):
                 score = hit.signals.similarity if mode is SearchMode.DENSE else hit.score
                 scores.setdefault(hit.record.source or hit.record.id, score)
-            if len(scores) >= wanted or len(result) < top_k:
+                if hit.score > result[-1].score:
+                    sure.add(hit.record.source or hit.record.id)
+            # Of equals that are not all there, these may not be those that another page begins behind.
+            if len(sure) >= wanted or len(result) < top_k:
                 return scores, result.missing
-            # Several texts of one item were found.
-            top_k *= 2
+            top_k *= 4
 
     # ------------------------------------------------------------------ time to live
 
@@ -261,7 +264,11 @@ class Items(Live):
         seconds = ttl_of(record)
         if seconds is None:
             return record
-        patch = RecordPatch(expires_at=expiry(self._rows.now(), seconds))
+        try:
+            patch = RecordPatch(expires_at=expiry(self._rows.now(), seconds))
+        except InvalidInputError:
+            # It ended shortly before the end of all dates, and would end behind it.
+            return record
         parts = self._rows.get(parts_of(record))
         try:
             new = self._rows.change(record, patch)

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import threading
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -149,6 +150,15 @@ def test_many_texts_do_not_crowd_out_others(items):
     assert keys(items.search(query="a", limit=3)) == ["many", "c", "b"]
     assert keys(items.search(query="a", limit=1, offset=2)) == ["b"]
     assert len(items.search(query="a", limit=5000)) == 3
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid", "keyword"])
+def test_pages_of_equals_are_of_one_order(items, mode):
+    """Page by page, each item is there once, also when many are equally near."""
+    items.put([new(f"k{n}", "a", *("b a" for _ in range(n % 3))) for n in range(40)])
+    pages = [keys(items.search(query="a", limit=7, offset=start, mode=mode)) for start in range(0, 42, 7)]
+    assert list(itertools.chain(*pages)) == keys(items.search(query="a", limit=100, mode=mode))
+    assert len({*itertools.chain(*pages)}) == 40
 
 
 def test_only_what_changed_is_embedded_again(items, axes):
@@ -309,6 +319,13 @@ class TestTimeToLive:
                 stored = items.get(("n",), "k", refresh=False)
                 assert (stored and (stored.value, stored.expires_at)) == (left and (left, None))
                 assert len(opened.list_records(scope=ALICE, space=items.space)) == (2 if left else 0)
+
+    def test_the_end_of_all_dates(self, items, clock):
+        """What would live beyond the last date there is stays readable, and keeps the end that it has."""
+        left = (datetime.max.replace(tzinfo=UTC) - NOW).total_seconds() - 1
+        made = items.put([new("k", "a", ttl=left)])
+        clock.now += timedelta(seconds=10)
+        assert items.get(("n",), "k").expires_at == made[0].expires_at == items.search()[0].expires_at
 
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e300, "60", True])
     def test_times_that_cannot_be(self, items, ttl):
