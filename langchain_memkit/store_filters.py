@@ -113,7 +113,7 @@ def _entry(key: object, wanted: object, path: _Path, depth: int) -> _Test:
     if not path and key.startswith("$"):
         raise FilterError(
             f"a filter begins with a key of the value, got the operator {shown(key)}; write "
-            f"{{'key': {{{key!r}: ...}}}}"
+            "{'key': {'$eq': ...}}"
         )
     flat = _test(wanted, (*path, key), depth + 1)
     if "." not in key:

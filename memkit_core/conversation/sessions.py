@@ -113,12 +113,7 @@ class Sessions(Live):
         checked = self._batch(messages, "replace")
         kept = frozenset(checked_ids(keep, "replace: keep"))
         self.queue.settle(session, strict=True)
-        if checked:
-            stored = self._write(session, checked, keep=kept)
-        else:
-            stored = []
-            gone = [str(m.id) for m in self._store.log.read(session) if m.id not in kept]
-            self._store.log.delete(session, gone)
+        stored = self._write(session, checked, keep=kept)
         self._changed()
         return stored
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -107,9 +108,14 @@ class _Checked:
         answer = self._count(text)
         # Tokenizers answer with the tokens themselves, NumPy with its own integers.
         tokens = len(answer) if isinstance(answer, list | tuple) else answer
-        if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or operator.index(tokens) < 0:
+        number = -1
+        if isinstance(tokens, SupportsIndex) and not isinstance(tokens, bool):
+            # An array promises an index, and has one only where it holds one number.
+            with contextlib.suppress(TypeError):
+                number = operator.index(tokens)
+        if number < 0:
             raise InvalidInputError(f"count must answer with a number of tokens, got {shown(answer)}")
-        return operator.index(tokens)
+        return number
 
 
 def _counter_of_model(model: object, own: TokenCounter) -> TokenCounter:

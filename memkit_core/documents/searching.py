@@ -98,7 +98,8 @@ class DocumentSearch:
                     return vector, space
             except ModelError as error:
                 # Documented degradation: the keyword leg answers, the result says what was missing.
-                _log.warning("search: the query was not embedded: %s", error)
+                if not embedder.absent:
+                    _log.warning("search: the query was not embedded: %s", error)
         missing.add("dense")
         return None, None
 

@@ -32,7 +32,7 @@ class MessageLog(Protocol):
         speaker, text or calls. Messages come with ids. Returns them with position and session set.
 
         With `keep`, the session's messages with other ids are deleted first, as by `delete`, in the
-        same transaction. No messages: does nothing.
+        same transaction, also when there are no messages to append; without, that does nothing.
         """
 
     def create(

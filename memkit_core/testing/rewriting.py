@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from memkit_core.errors import MemkitError
@@ -75,14 +77,29 @@ class RewritingContract(ContractGuard):
         assert store.log.summary(TALK) is None
 
     def test_a_rewriting_is_all_or_nothing(self, store: RecordStore) -> None:
-        """What cannot be written deletes nothing, and writing nothing does nothing."""
+        """What cannot be written deletes nothing."""
         append(store, TALK, [message("a"), message("b")])
         bad = message("bad", metadata={"x": float("nan")}, indexed=False)
         with pytest.raises((MemkitError, ValueError, TypeError)):
             append(store, TALK, [message("c"), bad], keep=[])
-        assert append(store, TALK, [], keep=[]) == []
         assert [one.id for one in store.log.read(TALK)] == ["a", "b"]
         assert found_by_words(store, turns(TALK)) == {"a", "b"}
+
+    def test_with_nothing_to_write_the_others_go(self, store: RecordStore) -> None:
+        """Only what is not kept is deleted: the session stays as it is, and one that is not there is not made."""
+        append(store, TALK, [message(name) for name in "abc"])
+        before = store.log.session(TALK)
+        assert append(store, TALK, [], keep=["b"], now=later(hours=1)) == []
+        assert [one.id for one in store.log.read(TALK)] == ["b"]
+        assert found_by_words(store, turns(TALK)) == {"b"}
+        assert append(store, TALK, []) == append(store, TALK, [], keep=[]) == []
+        assert store.log.read(TALK) == []
+        session = store.log.session(TALK)
+        assert session is not None
+        assert before == dataclasses.replace(session, messages=3)
+        other = Scope.session("none", user="alice")
+        assert append(store, other, [], keep=[]) == []
+        assert store.log.session(other) is None
 
     def test_ids_are_data(self, store: RecordStore) -> None:
         """Any number of ids is kept, whatever they look like."""

@@ -190,7 +190,7 @@ def test_a_model_that_is_down_is_not_asked_for_every_text(tmp_path):
 
 
 def test_why_a_query_was_not_embedded_is_logged(tmp_path, caplog):
-    """Recall that answers by words alone says why, but not where the memory was opened without its model."""
+    """Who answers by words alone says why, but not where the memory was opened without its model."""
     embedder = LetterEmbedder()
     with Memory.open(tmp_path / "m.db", embedder=embedder) as memory:
         memory.add("tea", scope=ALICE)
@@ -201,6 +201,8 @@ def test_why_a_query_was_not_embedded_is_logged(tmp_path, caplog):
     caplog.clear()
     with Memory.open(tmp_path / "m.db", embedder="none") as memory:
         assert memory.recall("tea", scope=ALICE).missing == {"dense"}
+        memory.documents("d", scope=ALICE).put(["tea"])
+        assert memory.documents("d", scope=ALICE).search("tea").missing == {"dense"}
     assert "not embedded" not in caplog.text
 
 

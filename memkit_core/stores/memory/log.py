@@ -47,15 +47,18 @@ class InMemoryLog:
         keep: Collection[str] | None = None,
     ) -> list[Message]:
         """See `MessageLog.append`."""
-        if not messages:
+        if not messages and keep is None:
             return []
         # All that can fail happens before the first row changes.
         newest = {str(message.id): _own(message) for message in messages}
         turn_of = {turn.id: prepared(turn) for turn in turns}
         with self._state.open():
+            known = self._state.conversation(session)
+            if keep is not None and known is not None:
+                forget_messages(self._state, session, [i for i in known.messages if i not in keep])
+            if not messages:
+                return []
             log = self._conversation(session, now)
-            if keep is not None:
-                forget_messages(self._state, session, [i for i in log.messages if i not in keep])
             log.updated_at = max(log.updated_at, now)
             self._state.mark(RowKind.SESSION, session)
             turn_of = turn_of if is_searchable(log.metadata) else {}

@@ -55,21 +55,18 @@ class SQLiteLog:
         keep: Collection[str] | None = None,
     ) -> list[Message]:
         """See `MessageLog.append`."""
-        if not messages:
+        if not messages and keep is None:
             return []
         newest = {message.id: message for message in messages}
         turn_of = {turn.id: (turn, keyword_terms(turn.index_text)) for turn in turns}
         with self._database.write("append messages") as connection:
-            scope_id = ensure_scope(connection, session)
             if keep is not None:
-                rows = connection.execute(
-                    "SELECT id FROM messages WHERE scope_id = ?", (scope_id,)
-                ).fetchall()
-                delete_messages(connection, session, scope_id, [i for (i,) in rows if i not in keep])
-            (next_position, searchable), number = (
-                _open_session(connection, scope_id, now),
-                next_change(connection),
-            )
+                _delete_others(connection, session, keep)
+            if not messages:
+                return []
+            scope_id = ensure_scope(connection, session)
+            next_position, searchable = _open_session(connection, scope_id, now)
+            number = next_change(connection)
             first_new, stored = next_position, dict[str | None, Message]()
             placed_turns: list[tuple[MemoryRecord, int, list[str]]] = []
             for message in newest.values():
@@ -303,6 +300,12 @@ def delete_messages(
         "UPDATE sessions SET messages = messages - ? WHERE scope_id = ?", (receipt.messages, scope_id)
     )
     return receipt
+
+
+def _delete_others(connection: sqlite3.Connection, session: Scope, keep: Collection[str]) -> None:
+    if (scope_id := find_scope(connection, session)) is not None:
+        rows = connection.execute("SELECT id FROM messages WHERE scope_id = ?", (scope_id,)).fetchall()
+        delete_messages(connection, session, scope_id, [i for (i,) in rows if i not in keep])
 
 
 def _open_session(connection: sqlite3.Connection, scope_id: int, now: datetime) -> tuple[int, bool]:
