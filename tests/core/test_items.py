@@ -320,6 +320,15 @@ class TestTimeToLive:
                 assert (stored and (stored.value, stored.expires_at)) == (left and (left, None))
                 assert len(opened.list_records(scope=ALICE, space=items.space)) == (2 if left else 0)
 
+    def test_a_count_of_texts_that_cannot_be(self, opened, items):
+        """An edited file may say any number; nobody counts up to it."""
+        items.put([new("k", "a", "b", ttl=60)])
+        file = io.StringIO()
+        opened.export_jsonl(file, scope=ALICE)
+        edited = file.getvalue().replace('"parts":1,', f'"parts":{2**62},')
+        opened.import_jsonl(io.StringIO(edited), scopes={ALICE: BOB})
+        assert opened.items(scope=BOB).get(("n",), "k").value == {"key": "k"}
+
     def test_the_end_of_all_dates(self, items, clock):
         """What would live beyond the last date there is stays readable, and keeps the end that it has."""
         left = (datetime.max.replace(tzinfo=UTC) - NOW).total_seconds() - 1
