@@ -17,6 +17,7 @@ from memkit_core import (
     BackendError,
     InvalidInputError,
     Memory,
+    Message,
     MissingDependencyError,
     Role,
     Scope,
@@ -41,7 +42,7 @@ except ImportError as error:
 
 _LOGGER = logging.getLogger("memkit.langchain")
 _ATTEMPT = 100
-"""The most messages of one turn that are deleted when it is begun anew."""
+"""So many of the newest messages are read at first, to find where the last turn began."""
 _RECENT_SHARE = 0.7
 
 
@@ -288,15 +289,26 @@ class MemkitMiddleware(AgentMiddleware[MemkitState, Any, Any]):
         if not ids or not isinstance(new[0], HumanMessage):
             return
         try:
-            newest = self._memory.sessions.read(scope=session, last=_ATTEMPT)
-            asked = [place for place, message in enumerate(newest) if message.role is Role.USER]
+            newest = self._last_turn(session)
             # A turn may begin with several messages; the last of the session must be one of them.
-            if asked and newest[asked[-1]].id in ids:
-                gone = [str(m.id) for m in newest[asked[-1] + 1 :] if m.id not in ids]
+            if newest and newest[0].id in ids:
+                gone = [str(m.id) for m in newest[1:] if m.id not in ids]
                 if gone:
                     self._memory.sessions.delete(gone, scope=session)
         except BackendError as error:
             _LOGGER.warning("middleware: the answer before was not deleted: %s", error)
+
+    def _last_turn(self, session: Scope) -> list[Message]:
+        """The newest messages from the last one of the user on; [] when the user said nothing."""
+        last = _ATTEMPT
+        while True:
+            newest = self._memory.sessions.read(scope=session, last=last)
+            asked = [place for place, message in enumerate(newest) if message.role is Role.USER]
+            if asked:
+                return newest[asked[-1] :]
+            if len(newest) < last:
+                return []
+            last *= 4
 
     def _saved(self, state: MemkitState, runtime: Runtime[Any]) -> dict[str, Any]:
         turn = state.get("memkit_turn") or _Turn(recalled="", older=[], saved={})

@@ -151,7 +151,7 @@ class MemkitChatStore(BaseChatStore):
         Raises:
             InvalidInputError: a message that cannot be stored; nothing changes.
         """
-        make_history(self._memory.sessions, messages, scope=self.scope(key))
+        make_history(self._memory, messages, scope=self.scope(key))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Delete the messages of a session with their searchable turns, and return them.

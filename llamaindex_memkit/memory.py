@@ -269,7 +269,7 @@ class MemkitMemory(BaseMemory):
         that `messages` does not have are deleted, with their searchable turns, in the transaction
         that writes the new ones. Memories stay.
         """
-        make_history(self._memory.sessions, messages, scope=self.scope)
+        make_history(self._memory, messages, scope=self.scope)
 
     def reset(self) -> None:
         """Delete this chat session with its searchable turns, never a memory. Idempotent."""

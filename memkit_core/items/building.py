@@ -16,6 +16,8 @@ from memkit_core.models import MemoryRecord, Target
 from memkit_core.text.clean import storable
 
 _LONGEST_TTL = 1e12
+_MOST_PARTS = 100_000
+"""Above all that a call can put: a file that is imported may say any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,9 @@ def ttl_of(record: MemoryRecord) -> float | None:
 def parts_of(record: MemoryRecord) -> list[str]:
     """The ids of the records of its further texts."""
     number = record.metadata.get(PARTS)
-    return [part_id(record.id, one + 1) for one in range(number)] if isinstance(number, int) else []
+    if not isinstance(number, int):
+        return []
+    return [part_id(record.id, one + 1) for one in range(min(number, _MOST_PARTS))]
 
 
 def read_item(record: MemoryRecord, *, score: float | None = None) -> Item | None:

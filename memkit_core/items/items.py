@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 from memkit_core.documents.rows import Rows
 from memkit_core.documents.searching import SearchMode
-from memkit_core.errors import ConflictError, InvalidInputError, RecordNotFoundError, shown
+from memkit_core.errors import BackendError, ConflictError, InvalidInputError, RecordNotFoundError, shown
 from memkit_core.filters import Condition, Filter, FilterLike, Op, conjunction, parse_filter
 from memkit_core.inputs import checked_amount, checked_bool, checked_enum
 from memkit_core.items.building import (
@@ -31,6 +32,8 @@ from memkit_core.sequences import iterated
 
 Matching = Callable[[Mapping[str, JsonValue]], bool]
 """Whether a value is wanted, for what no filter can say."""
+
+_log = logging.getLogger("memkit")
 
 _MOST = 2**31
 _MANY = 1000
@@ -150,7 +153,8 @@ class Items(Live):
         Args:
             namespace: its labels.
             key: its key.
-            refresh: whether an item with a time to live begins it anew; `updated_at` does not move.
+            refresh: whether an item with a time to live begins it anew; `updated_at` does not move. When
+                the store takes no writes, it is read as it is, and a warning is logged.
         """
         anew = checked_bool(refresh, "refresh")
         records = self._rows.get([item_id(namespace, key)])
@@ -255,9 +259,19 @@ class Items(Live):
         self, records: Sequence[MemoryRecord], scores: Mapping[str, float | None], *, refresh: bool
     ) -> tuple[Item, ...]:
         if refresh:
-            records = [self._refreshed(record) for record in records]
+            records = self._all_refreshed(records)
         items = (read_item(record, score=scores.get(record.id)) for record in records)
         return tuple(item for item in items if item is not None)
+
+    def _all_refreshed(self, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        done: list[MemoryRecord] = []
+        try:
+            for record in records:
+                done.append(self._refreshed(record))  # noqa: PERF401 - what was done before it failed stays
+        except BackendError as error:
+            # Documented degradation: what was read is right, and a full disk must not hide it.
+            _log.warning("items: read, but their time to live did not begin anew: %s", error)
+        return [*done, *records[len(done) :]]
 
     def _refreshed(self, record: MemoryRecord) -> MemoryRecord:
         """The record with its time to live begun anew; as it was when somebody changed it meanwhile."""

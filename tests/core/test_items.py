@@ -1,8 +1,10 @@
 """`memory.items`: values by namespace and key, in a space of their own."""
 
+import contextlib
 import io
 import itertools
 import json
+import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -319,6 +321,29 @@ class TestTimeToLive:
                 stored = items.get(("n",), "k", refresh=False)
                 assert (stored and (stored.value, stored.expires_at)) == (left and (left, None))
                 assert len(opened.list_records(scope=ALICE, space=items.space)) == (2 if left else 0)
+
+    def test_a_store_that_takes_no_writes(self, tmp_path, caplog):
+        """What begins its time anew is read all the same; a warning says that it did not."""
+        clock = Clock()
+        with Memory.open(tmp_path / "m.db", config=Config(busy_timeout=0.05), clock=clock) as memory:
+            items = memory.items(scope=ALICE)
+            made = items.put([new("k", ttl=60), new("l", ttl=60)])
+            clock.now += timedelta(seconds=10)
+            with contextlib.closing(sqlite3.connect(tmp_path / "m.db")) as other:
+                other.execute("BEGIN IMMEDIATE")
+                assert items.get(("n",), "k") == made[0]
+                assert sorted(items.search(), key=lambda one: one.key) == made
+            assert "did not begin anew" in caplog.text
+            assert items.get(("n",), "k").expires_at == made[0].expires_at + timedelta(seconds=10)
+
+    def test_a_count_of_texts_that_cannot_be(self, opened, items):
+        """An edited file may say any number; nobody counts up to it."""
+        items.put([new("k", "a", "b", ttl=60)])
+        file = io.StringIO()
+        opened.export_jsonl(file, scope=ALICE)
+        edited = file.getvalue().replace('"parts":1,', f'"parts":{2**62},')
+        opened.import_jsonl(io.StringIO(edited), scopes={ALICE: BOB})
+        assert opened.items(scope=BOB).get(("n",), "k").value == {"key": "k"}
 
     def test_the_end_of_all_dates(self, items, clock):
         """What would live beyond the last date there is stays readable, and keeps the end that it has."""

@@ -643,6 +643,14 @@ async def test_a_turn_that_failed_is_begun_anew(memory, agent, run):
     assert stored(memory) == [("user", "Look up tea"), ("assistant", "Done.")]
 
 
+async def test_a_long_turn_is_begun_anew(memory, agent, run):
+    """However many calls an attempt made, all of them are gone."""
+    made, _ = agent(*(calling("look_up", f"c{n}", what="tea") for n in range(55)), "First.", "Second.")
+    for _ in range(2):
+        await run(made, {"messages": [HumanMessage("Look", id="q")]}, config={"recursion_limit": 1000})
+    assert stored(memory) == [("user", "Look"), ("assistant", "Second.")]
+
+
 async def test_what_the_user_went_on_from_is_never_deleted(memory, agent, run):
     """A message that is sent again after the user went on changes nothing behind it."""
     made, _ = agent("One.", "Two.", "Three.")

@@ -26,7 +26,7 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.workflow import Context, JsonSerializer
 
 from llamaindex_memkit import MemkitChatStore
-from memkit_core import ConfigError, InvalidInputError, Memory, Scope, ScopeError
+from memkit_core import Config, ConfigError, InvalidInputError, Memory, Scope, ScopeError
 from memkit_core.conversation.windows import NO_RESULT
 from memkit_core.prompts import without_added
 from memkit_core.testing.samples import HOSTILE_IDS
@@ -225,6 +225,18 @@ def test_setting(chats, memory):
     chats.set_messages("s1", [])
     assert chats.get_messages("s1") == []
     assert chats.get_keys() == []
+
+
+def test_setting_what_is_redacted():
+    """With `Config.redact` too each message is stored once, when a history that holds what was said grows."""
+    with Memory.open(":memory:", config=Config(redact=lambda text: text.replace("1234", "[pin]"))) as memory:
+        chats = MemkitChatStore(memory=memory, user_id="alice")
+        said = [user("The pin is 1234"), assistant("1234 it is")]
+        chats.set_messages("s1", said)
+        stored = memory.sessions.read(scope=TALK)
+        chats.set_messages("s1", [*said, user("Thanks")])
+        assert memory.sessions.read(scope=TALK)[:2] == stored
+        assert texts(chats.get_messages("s1")) == ["The pin is [pin]", "[pin] it is", "Thanks"]
 
 
 def test_setting_what_cannot_be_stored(chats, memory):
