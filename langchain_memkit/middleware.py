@@ -41,7 +41,7 @@ except ImportError as error:
     raise MissingDependencyError("langchain 1.5.0 or newer", extra="agents") from error
 
 _LOGGER = logging.getLogger("memkit.langchain")
-_ATTEMPT = 100
+_ATTEMPT = 8
 """So many of the newest messages are read at first, to find where the last turn began."""
 _RECENT_SHARE = 0.7
 
