@@ -43,6 +43,8 @@ def checked_op(op: object) -> Op:
     if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
         raise InvalidInputError(f"batch takes operations of a store, got {shown(op)}")
     if isinstance(op, ListNamespacesOp):
+        if not isinstance(op.match_conditions, tuple | list | None):
+            raise InvalidInputError(f"match conditions are a tuple of them, got {shown(op.match_conditions)}")
         for condition in op.match_conditions or ():
             if not isinstance(condition, MatchCondition) or condition.match_type not in ("prefix", "suffix"):
                 raise InvalidInputError(

@@ -37,7 +37,7 @@ class Selection:
         since, until: only records, messages and values created in this time, and sessions that
             were begun, or hold such a message.
         changed_after: only what changed after the change of this number, and tombstones of what was
-            deleted after it, these whatever `types`, `since` and `until` say.
+            deleted, or changed and has expired, after it, these whatever `types`, `since` and `until` say.
         now: the moment; what has expired by then is left out.
     """
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from memkit_core.models import MESSAGES, point_id
-from memkit_core.ports import RowKind
+from memkit_core.ports import RowKind, Tombstone
 from memkit_core.scope import Scope, ScopeKind
 
 
@@ -26,6 +26,12 @@ class Grave(NamedTuple):
 def grave_name(scope: bytes, space: str, row_id: str) -> bytes:
     """`Grave.name` for the digest of a scope."""
     return point_id(scope, space, row_id).bytes
+
+
+def tombstone_of(scope: Scope, space: str, record_id: str) -> Tombstone:
+    """What says of a record that is there that it is gone."""
+    name = grave_name(scope.digest, space, record_id)
+    return Tombstone(kind=RowKind.RECORD, owner=scope.digest, name=name, scope=scope)
 
 
 @lru_cache(maxsize=256)

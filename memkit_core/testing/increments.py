@@ -148,6 +148,24 @@ class IncrementsContract(ContractGuard):
             change = change_of(source)
         assert rows_of(target) == []
 
+    def test_what_has_expired_since(self, store: MovableStore, other: InMemoryStore) -> None:
+        """A record that was given an end and has passed it is deleted where it was taken without one."""
+        store.records.put(ALICE, [record(ALICE, "a"), record(ALICE, "b"), record(ALICE, "c")])
+        store.records.put(BOB, [record(BOB, "a")])
+        other.receive(rows_of(store))
+        before = change_of(store)
+        for name in ("a", "b"):
+            patch = RecordPatch(expires_at=later(hours=-1), pinned=name == "b")
+            store.records.change(ALICE, MEMORIES, name, patch, now=NOW)
+        store.records.change(BOB, MEMORIES, "a", RecordPatch(expires_at=later(hours=-1)), now=NOW)
+        rows = rows_of(store, changed_after=before, scopes=(ALICE,), spaces=(MEMORIES,))
+        assert [one.outcome for one in other.receive(rows)] == [Outcome.DELETED, Outcome.UPDATED]
+        assert (
+            ids_of(rows_of(other, scopes=(ALICE,))) == ids_of(rows_of(store, scopes=(ALICE,))) == ["b", "c"]
+        )
+        assert ids_of(rows_of(other, scopes=(BOB,))) == ["a"]
+        assert rows_of(store, changed_after=before, spaces=("documents:none",)) == []
+
     def test_every_kind_of_tombstone_deletes(self, store: MovableStore) -> None:
         """The named row goes with all that hangs on it, once, and is a delete in this store as well."""
         fill(store)

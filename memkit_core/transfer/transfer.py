@@ -81,7 +81,8 @@ class Transfer(Live):
             types: only records of these types, and nothing else.
             spaces: only these: `"memories"`, `"messages"` for sessions with all that is theirs,
                 `"documents:<name>"`, `"store:<name>"`, `"notes"` for working memories, `"runs"` for run states.
-            watermark: only what changed since the export that gave it, and what was deleted since.
+            watermark: only what changed since the export that gave it, and what was deleted since, or was
+                changed and has expired.
             progress: is told how many of about how many rows are written.
 
         Raises:

@@ -305,7 +305,7 @@ class TestBatch:
         [
             PutOp(("a.b",), "k", {}), PutOp(NOTES, "k", {"a": {1}}), PutOp(NOTES, "k", {}, index="text"), PutOp(NOTES, "k", {}, index=True),
             PutOp(NOTES, "k", {}, ttl=0), PutOp(NOTES, "k", {}, ttl="5"), PutOp(NOTES, "k", {}, ttl=math.nan), PutOp(NOTES, "k", {}, ttl=1e300),
-            SearchOp(NOTES, filter={"a": {"$in": [1]}}), SearchOp(NOTES, filter="a"), SearchOp(NOTES, limit=-1), SearchOp(NOTES, offset=-1),
+            SearchOp(NOTES, filter={"a": {"$in": [1]}}), SearchOp(NOTES, filter="a"), SearchOp(NOTES, limit=-1), SearchOp(NOTES, offset=-1), ListNamespacesOp(match_conditions=1),
             SearchOp(NOTES, limit="3"), SearchOp(NOTES, query=3), ListNamespacesOp(limit=-1), ListNamespacesOp(max_depth=-1),
             ListNamespacesOp(match_conditions=(MatchCondition("infix", ("a",)),)), ListNamespacesOp(match_conditions=("a",)),
             ("get", "k"), None, object(),

@@ -38,7 +38,7 @@ from memkit_core.stores.moving import (
     value_outcome,
 )
 from memkit_core.stores.succession import holds_slot, settled
-from memkit_core.stores.tombstones import buried_space, grave_name
+from memkit_core.stores.tombstones import buried_space, grave_name, tombstone_of
 from memkit_core.stores.turns import placed_turn, words_of
 
 
@@ -51,7 +51,7 @@ class InMemorySnapshot:
         self._selection = selection
         self.change = state.change
         self._all = [
-            *(self._tombstones() if selection.changed_after is not None else ()),
+            *((*self._tombstones(), *self._expired()) if selection.changed_after is not None else ()),
             *(self._conversations() if selection.conversations() else ()),
             *self._values(),
             *self._records(),
@@ -102,6 +102,18 @@ class InMemorySnapshot:
             ):
                 made = made_at(self._state, *names[key]) if key in names else None
                 yield Tombstone(kind=kind, owner=digest, name=name, scope=known.get(digest), made_at=made)
+
+    def _expired(self) -> Iterator[MovedRow]:
+        """Records that changed since and have expired: a store that has them as they were must lose them."""
+        chosen = self._selection
+        for record in (row.record for row in self._state.rows.values()):
+            if (
+                not record.is_visible_at(chosen.now)
+                and self._chosen(record.scope)
+                and (not chosen.spaces or record.space in chosen.spaces)
+                and self._changed(RowKind.RECORD, record.scope, record.space, record.id)
+            ):
+                yield tombstone_of(record.scope, record.space, record.id)
 
     def _conversations(self) -> Iterator[MovedRow]:
         for logs in self._state.conversations.values():

@@ -27,7 +27,7 @@ from memkit_core.stores.sqlite.rows import SELECT_CHANGE, SELECT_RECORD, VISIBLE
 from memkit_core.stores.sqlite.scopes import find_scope, read_scope, with_sessions
 from memkit_core.stores.sqlite.tracking import last_change
 from memkit_core.stores.sqlite.vectors import IN_USE, read_vector
-from memkit_core.stores.tombstones import buried_space, grave_name
+from memkit_core.stores.tombstones import buried_space, grave_name, tombstone_of
 from memkit_core.times import from_ms, to_ms
 
 _SPACE = f"COALESCE(p.vector_space_id, {IN_USE})"
@@ -75,6 +75,7 @@ class SQLiteSnapshot:
         sources.append(f"SELECT count(*) FROM stored_values v WHERE {self._of_values()}")
         if self._selection.changed_after is not None:
             sources.append("SELECT count(*) FROM tombstones t WHERE t.number > :after")
+            sources.append(f"SELECT count(*) FROM records r WHERE {self._of_expired()}")
         return sum(row[0] for source in sources for row in self._rows(source))
 
     def vector_spaces(self) -> list[VectorSpace]:
@@ -90,6 +91,7 @@ class SQLiteSnapshot:
         """See `StoreSnapshot.rows`."""
         if self._selection.changed_after is not None:
             yield from self._tombstones()
+            yield from self._expired()
         if self._selection.conversations():
             yield from self._conversations()
         yield from self._stored_values()
@@ -122,6 +124,16 @@ class SQLiteSnapshot:
             conditions.append("r.space IN (SELECT value FROM json_each(:spaces))")
         if chosen.types:
             conditions.append("r.position IS NULL AND r.type IN (SELECT value FROM json_each(:types))")
+        return " AND ".join(conditions)
+
+    def _of_expired(self) -> str:
+        chosen = self._selection
+        conditions = [f"NOT {VISIBLE}", "r.changed > :after"]
+        conditions.append("r.partition_id IN (SELECT id FROM partitions WHERE changed > :after)")
+        if chosen.scopes is not None:
+            conditions.append("r.scope_id IN (SELECT value FROM json_each(:scopes))")
+        if chosen.spaces:
+            conditions.append("r.space IN (SELECT value FROM json_each(:spaces))")
         return " AND ".join(conditions)
 
     def _of_messages(self) -> str:
@@ -251,6 +263,14 @@ class SQLiteSnapshot:
                         scope=scope,
                         made_at=made.get((kind, name)),
                     )
+
+    def _expired(self) -> Iterator[MovedRow]:
+        """Records that changed since and have expired: a store that has them as they were must lose them."""
+        for path, space, record_id in self._rows(
+            "SELECT s.path, r.space, r.id FROM records r JOIN scopes s ON s.id = r.scope_id "
+            f"WHERE {self._of_expired()} ORDER BY r.seq"
+        ):
+            yield tombstone_of(read_scope(path), space, record_id)
 
     def _made(self, scope_id: int, owner: bytes) -> dict[tuple[str, bytes], datetime]:
         """When the rows of a scope were made that changed after the watermark, perhaps deleted before that."""
