@@ -89,18 +89,20 @@ class Noted:
         """Write these; `recalls` is None where none are logged."""
         self._accesses = accesses
         self._recalls = recalls
+        self._writing = ThreadLock()
 
     def write(self) -> None:
-        """Hand what was noted to the store.
+        """Hand what was noted to the store, also what another thread is handing to it: both are there then.
 
         Raises:
             MemkitError: the store failed; what it did not take is kept for the next time.
         """
-        try:
-            self._accesses.write()
-        finally:
-            if self._recalls is not None:
-                self._recalls.write()
+        with self._writing:
+            try:
+                self._accesses.write()
+            finally:
+                if self._recalls is not None:
+                    self._recalls.write()
 
 
 def _logged(query: RecallQuery, result: RecallResult, seen: int) -> LoggedRecall:

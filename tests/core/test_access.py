@@ -2,7 +2,10 @@
 
 import contextlib
 import gc
+import io
 import sqlite3
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -216,3 +219,26 @@ class TestAccessCounts:
         assert written == [
             {point_id(ALICE, MEMORIES, "a"): Access(2, NOW), point_id(ALICE, MEMORIES, "b"): Access(1, NOW)}
         ]
+
+
+def test_who_writes_waits_for_who_is_writing(tmp_path, clock, monkeypatch):
+    """What is exported has the access that another thread was just writing down."""
+    with Memory.open(tmp_path / "m.db", clock=clock, embedder="none") as memory:
+        memory.add("tea", scope=ALICE)
+        memory.recall("tea", scope=ALICE)
+        table = type(memory._store._open.records)
+        begun, touch = threading.Event(), table.touch
+
+        def slowly(*given):
+            begun.set()
+            time.sleep(0.2)
+            touch(*given)
+
+        monkeypatch.setattr(table, "touch", slowly)
+        writer = threading.Thread(target=memory._noted.write)
+        writer.start()
+        assert begun.wait(60)
+        out = io.StringIO()
+        memory.export_jsonl(out, everything=True)
+        writer.join()
+        assert '"access_count":1' in out.getvalue()
