@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from memkit_core.errors import ConfigError
+from memkit_core.forks import start_over_in_children
 
 try:
     import fcntl
@@ -65,8 +64,7 @@ class ProcessLock:
         self._held = False
         self._owner = 0
         self._pid = os.getpid()
-        _watch_forks()
-        _locks.add(self)
+        start_over_in_children(self, ProcessLock._forget_parent)
 
     @property
     def held(self) -> bool:
@@ -182,16 +180,3 @@ class SharedLock:
         with self._mutex:
             if self._pid != os.getpid() or not self._holders:
                 self._lock.close()
-
-
-_locks: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
-
-
-@functools.cache
-def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=_forget_parents)
-
-
-def _forget_parents() -> None:
-    for lock in list(_locks):
-        lock._forget_parent()  # noqa: SLF001 - of this module; nobody else may call it

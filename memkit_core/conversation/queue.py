@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 
 from memkit_core.config import Config
@@ -16,6 +13,7 @@ from memkit_core.conversation.buffer import MessageBuffer
 from memkit_core.conversation.lane import Lane, QueueState, session_of, talking_of
 from memkit_core.conversation.turn import Turn
 from memkit_core.errors import BackendError, ClosedError, MemkitError
+from memkit_core.forks import start_over_in_children
 from memkit_core.inputs import build_message, checked_timeout, listed_messages
 from memkit_core.live import Live
 from memkit_core.models import Message, Role
@@ -64,8 +62,7 @@ class PersistQueue(Live):
         self._background = background
         self._closed = False
         self._start_over()
-        _watch_process()
-        _queues.add(self)
+        start_over_in_children(self, PersistQueue._start_over)
 
     def _start_over(self) -> None:
         self._lanes: dict[Scope, Lane] = {}
@@ -371,16 +368,3 @@ class PersistQueue(Live):
         if scope is not None and scope.kind is ScopeKind.SESSION:
             return [self._lanes[scope]] if scope in self._lanes else []
         return [lane for lane in self._lanes.values() if scope is None or lane.scope.parent == scope]
-
-
-_queues: weakref.WeakSet[PersistQueue] = weakref.WeakSet()
-
-
-@functools.cache
-def _watch_process() -> None:
-    os.register_at_fork(after_in_child=_forget_parents)
-
-
-def _forget_parents() -> None:
-    for queue in list(_queues):
-        queue._start_over()  # noqa: SLF001 - of this module; nobody else may call it

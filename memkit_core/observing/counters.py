@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import os
 import threading
-import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from memkit_core.forks import start_over_in_children
 
 WINDOW = 1024
 """Recalls whose durations are kept: enough for ten of them to lie above the 99th percentile."""
@@ -125,8 +124,7 @@ class Counting:
     def __init__(self) -> None:
         """All zero."""
         self._start_over()
-        _watch_forks()
-        _countings.add(self)
+        start_over_in_children(self, Counting._start_over)
 
     def _start_over(self) -> None:
         # A new one: a thread that is not in the child may hold the old one.
@@ -181,19 +179,6 @@ class Counting:
                 embedding=EmbeddingCalls(**self._embedding),
             )
         return dataclasses.replace(counters, recall_ms=_latency(seconds))
-
-
-_countings: weakref.WeakSet[Counting] = weakref.WeakSet()
-
-
-@functools.cache
-def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=_start_over)
-
-
-def _start_over() -> None:
-    for counting in list(_countings):
-        counting._start_over()  # noqa: SLF001 - of this module; nobody else may call it
 
 
 def _tally(ended: Sequence[int]) -> Tally:
