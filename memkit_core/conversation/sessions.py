@@ -113,9 +113,7 @@ class Sessions(Live):
         checked = self._batch(messages, "replace")
         kept = frozenset(checked_ids(keep, "replace: keep"))
         self.queue.settle(session, strict=True)
-        stored = self._write(session, checked, keep=kept)
-        self._changed()
-        return stored
+        return self._write(session, checked, keep=kept)
 
     def _write_queued(self, session: Scope, checked: list[Message]) -> list[Message]:
         return self._write(session, checked)
@@ -129,7 +127,7 @@ class Sessions(Live):
         said = [m for m in newest if m.is_turn and self._config.index_messages]
         turns = [build_turn(m, session=session, now=now) for m in said]
         stored = self._store.log.append(session, checked, turns, now=now, keep=keep)
-        if turns:
+        if turns or keep is not None:
             self._changed()
         return stored
 
