@@ -129,9 +129,21 @@ def memkit_here(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def start_script(tmp_path):
+def started():
+    """Takes processes; those that still run when the test has ended are killed."""
+    processes = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def start_script(tmp_path, started):
     """Starts Python source in a new process, in `tmp_path`, with pipes; what still runs is killed."""
-    started = []
 
     def start(source, *arguments):
         process = subprocess.Popen(
@@ -144,12 +156,7 @@ def start_script(tmp_path):
         started.append(process)
         return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    return start
 
 
 @pytest.fixture

@@ -316,9 +316,8 @@ main()
 
 
 @pytest.fixture
-def start_chat(tmp_path):
+def start_chat(tmp_path, started):
     """Starts a chat as a process of its own in `tmp_path`; settings of the environment by keyword."""
-    started = []
 
     def start(*arguments, stdin, stdout=subprocess.PIPE, **environment):
         outer = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
@@ -334,10 +333,4 @@ def start_chat(tmp_path):
         started.append(process)
         return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+    return start
