@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from langchain_memkit.convert import to_documents
 from memkit_core import InvalidInputError, Memory, Ranking, RecordType, Scope, ScopeError, parse_filter
+from memkit_core.degraded import warn_degraded
 from memkit_core.errors import shown
 
 _LOGGER = logging.getLogger("memkit.langchain")
@@ -131,9 +132,8 @@ class MemkitRetriever(BaseRetriever):
             include_messages=self.include_messages,
             ranking=self.ranking,
         )
-        if silent := result.missing - {"index"}:
-            # Documents say so too, but an empty answer has none that could.
-            _LOGGER.warning("retriever: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        # Documents say so too, but an empty answer has none that could.
+        warn_degraded(_LOGGER, "retriever", result.missing)
         return to_documents(result)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
@@ -23,6 +22,7 @@ from langchain_memkit._langgraph import (
     SearchOp,
     TTLConfig,
 )
+from langchain_memkit.collection import OverCollection
 from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.store_filters import value_filter
 from langchain_memkit.store_input import (
@@ -44,6 +44,7 @@ from memkit_core import (
     Scope,
     SearchMode,
 )
+from memkit_core.degraded import warn_degraded
 from memkit_core.errors import shown
 from memkit_core.inputs import checked_amount, checked_count, checked_enum
 from memkit_core.items import Item as StoredItem
@@ -56,7 +57,7 @@ _MINUTE = 60.0
 _MOST = 2**31
 
 
-class MemkitStore(BaseStore):
+class MemkitStore(OverCollection, BaseStore):
     """The long-term store of an agent or graph: JSON values by namespace and key, of one scope.
 
     Setup:
@@ -105,6 +106,7 @@ class MemkitStore(BaseStore):
     """
 
     supports_ttl = True
+    live = frozenset({"items", "_sweeper"})
 
     def __init__(
         self,
@@ -249,8 +251,7 @@ class MemkitStore(BaseStore):
             mode=self._mode,
             refresh=op.refresh_ttl,
         )
-        if silent := result.missing - {"index"}:
-            _LOGGER.warning("store: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        warn_degraded(_LOGGER, "store", result.missing)
         return [SearchItem(**_fields_of(found), score=found.score) for found in result]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
@@ -301,25 +302,6 @@ class MemkitStore(BaseStore):
                 return False
             self._sweeper = None
         return True
-
-    # ------------------------------------------------------------------ passing it on
-
-    def __getstate__(self) -> dict[str, object]:
-        """What copies and pickles keep: all but the open collection and the thread."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("items", "_sweeper")}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Open the collection again."""
-        self.__dict__.update(state)
-        self._open()
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """A copy that shares memory and model: live connections cannot be copied."""
-        return copy.copy(self)
-
-    def __repr__(self) -> str:
-        """The class, and which collection of whose it is."""
-        return f"{type(self).__name__}(scope={self.scope!r}, name={self.name!r})"
 
 
 def _fields_of(found: StoredItem) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
@@ -15,6 +14,7 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from numpy.typing import ArrayLike
 
+from langchain_memkit.collection import OverCollection
 from langchain_memkit.convert import checked_documents, new_documents, to_document
 from langchain_memkit.embeddings import MemkitEmbeddings
 from langchain_memkit.filters import metadata_filter
@@ -29,6 +29,7 @@ from memkit_core import (
     ScopeError,
     SearchMode,
 )
+from memkit_core.degraded import warn_degraded
 from memkit_core.errors import shown
 from memkit_core.filters import FilterLike
 from memkit_core.inputs import checked_count, checked_fraction, checked_ids
@@ -38,7 +39,7 @@ _MMR_TAKES = "search by maximal marginal relevance takes a query, k, fetch_k, la
 _RETRIEVER_FIELDS = frozenset(VectorStoreRetriever.model_fields) - {"vectorstore"}
 
 
-class MemkitVectorStore(VectorStore):
+class MemkitVectorStore(OverCollection, VectorStore):
     """The documents of one scope, found by meaning, by words, or by both.
 
     Setup:
@@ -92,6 +93,8 @@ class MemkitVectorStore(VectorStore):
         name: the name of the collection.
         documents: the collection itself, for what LangChain has no verb for.
     """
+
+    live = frozenset({"documents"})
 
     def __init__(
         self,
@@ -332,8 +335,7 @@ class MemkitVectorStore(VectorStore):
         result = self.documents.search(
             query, vector=vector, top_k=k, filters=metadata_filter(filters), mode=mode
         )
-        if silent := result.missing - {"index"}:
-            _LOGGER.warning("vector store: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        warn_degraded(_LOGGER, "vector store", result.missing)
         return result
 
     # ------------------------------------------------------------------ making one, passing it on
@@ -375,23 +377,6 @@ class MemkitVectorStore(VectorStore):
             "as_retriever takes search_type and search_kwargs={'k': ..., 'filter': ...}",
         )
         return super().as_retriever(**kwargs)
-
-    def __getstate__(self) -> dict[str, object]:
-        """What copies and pickles keep: all but the open collection."""
-        return {name: value for name, value in self.__dict__.items() if name != "documents"}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Open the collection again."""
-        self.__dict__.update(state)
-        self._open()
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """A copy that shares memory and model: live connections cannot be copied."""
-        return copy.copy(self)
-
-    def __repr__(self) -> str:
-        """The class, and which collection of whose it is."""
-        return f"{type(self).__name__}(scope={self.scope!r}, name={self.name!r})"
 
 
 def _refuse(unknown: dict[str, object], instead: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from memkit_core import InvalidInputError, RecallResult, ScoredRecord
+from memkit_core.degraded import warn_degraded
 from memkit_core.documents import Documents, SearchMode
 from memkit_core.errors import shown
 from memkit_core.filters import Filter, condition
@@ -135,8 +136,7 @@ class Question:
             mode=mode,
             alpha=self.alpha if mode is SearchMode.HYBRID else None,
         )
-        if silent := result.missing - {"index"}:
-            _log.warning("vector store: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        warn_degraded(_log, "vector store", result.missing)
         return list(result)
 
     def _apart(self, documents: Documents, where: Filter, threshold: float, most: int) -> list[ScoredRecord]:

@@ -11,6 +11,7 @@ from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from memkit_core import Memory, RecordType, Scope, ScoredRecord, parse_filter
+from memkit_core.degraded import warn_degraded
 from memkit_core.documents import document_metadata
 from memkit_core.filters import FilterLike
 from memkit_core.scope import require_scope
@@ -65,9 +66,8 @@ class MemkitRetriever(BaseRetriever):
             filters=self._filters,
             types=self._types,
         )
-        if silent := result.missing - {"index"}:
-            # Nodes say so too, but an empty answer has none that could.
-            _log.warning("retriever: the answer is degraded, missing: %s", ", ".join(sorted(silent)))
+        # Nodes say so too, but an empty answer has none that could.
+        warn_degraded(_log, "retriever", result.missing)
         return [_node(hit, result.missing) for hit in result]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -28,6 +28,7 @@ from memkit_core.cli.options import (
 from memkit_core.cli.output import hit_table, one_line, stderr, stdout, visible
 from memkit_core.connect import IN_MEMORY
 from memkit_core.conversation.context import TurnContext
+from memkit_core.degraded import lacking
 from memkit_core.plurals import plural
 from memkit_core.prompts import chat_system
 from memkit_core.scope import ScopeKind
@@ -206,9 +207,8 @@ class _Chat:
             # Without a model it is the answer.
             console = stdout() if self.answer is None else stderr()
             console.print(hit_table(list(context.hits)), style=None if self.answer is None else "dim")
-        # Without an index every vector is compared, which finds as much.
-        lacking = sorted(context.missing - {"index"})
-        missing = f"; not in full: {', '.join(lacking)}" if lacking else ""
+        parts = lacking(context.missing)
+        missing = f"; not in full: {', '.join(parts)}" if parts else ""
         if context.hits or missing or self.answer is None:
             recalled = f"{len(context.hits)} {plural(len(context.hits), 'memory')} recalled"
             said = f"the newest {len(context.recent)} {plural(len(context.recent), 'message')} of the session"

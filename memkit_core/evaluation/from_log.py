@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memkit_core.config import Config
+from memkit_core.degraded import lacking
 from memkit_core.errors import ConfigError, InvalidInputError, shown
 from memkit_core.evaluation.asking import Ranked, timed, tokens_of
 from memkit_core.evaluation.comparison import Numbers, comparison_tables, mapping, missed_a_leg
@@ -210,7 +211,7 @@ def _answer(memory: Memory, recall: LoggedRecall, ranking: Ranking, ks: Sequence
         sessions=(),
         milliseconds=milliseconds,
         tokens=tokens_of(hits, ks),
-        degraded=bool(hits.missing - {"index"}),
+        degraded=bool(lacking(hits.missing)),
     )
 
 
